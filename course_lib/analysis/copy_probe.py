@@ -1,4 +1,10 @@
-"""The copy probe: does the model fill in words that stand earlier in the same text?"""
+"""The copy probe: does a model fill in a word that stands earlier in the same text?
+
+    blank = Blank(left="Mara bought a lamp . Theo saw the ", answer="lamp", right=" .")
+
+A causal model (GPT) reads only `left` and predicts what follows. A masked model (BERT) reads
+`left [MASK] right`. An encoder-decoder writes the whole text (BART) or the missing word (T5).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,15 +19,12 @@ from course_lib.objectives import infill, mark_spans
 from course_lib.objectives.collate import pad, pad_to_longest
 from course_lib.vocab import IGNORE
 
-BATCH = 64  # blanks read at once
+BATCH = 64  # number of blanks that the model reads at once
 
 
 @dataclass(frozen=True)
 class Blank:
-    """A text with one word to fill in.
-
-    A causal model sees `left` only, a masked one `right` as well.
-    """
+    """A text with one word to fill in: `answer` between `left` and `right`."""
 
     left: str
     answer: str
@@ -30,10 +33,10 @@ class Blank:
 
 @torch.no_grad()
 def fill_in_accuracy(model: nn.Module, tokenizer: Tokenizer, blanks: Sequence[Blank]) -> float:
-    """Share of blanks that the model's most probable tokens fill rightly, every token of the word.
+    """The share of blanks in which the model predicts every token of the word.
 
-    With a mask token all tokens of the word are masked at once. Without one each is predicted from
-    what stands before it.
+    If the tokenizer has a mask token, all tokens of the word are masked at once. If not, the model
+    is causal: each token is predicted from the tokens before it.
     """
     device = next(model.parameters()).device
     vocab = tokenizer.vocab
@@ -45,18 +48,18 @@ def fill_in_accuracy(model: nn.Module, tokenizer: Tokenizer, blanks: Sequence[Bl
             is_answer = pad_to_longest([inside for _, inside in rows], False)["ids"].bool()
             ids = batch["ids"]
             if vocab.mask is None:
-                # Position t predicts t + 1. The first token is never an answer.
-                given = ids
-                predicts = is_answer.roll(-1, dims=1)
+                # Position t predicts token t + 1. The first token is never part of the answer.
+                inputs = ids
+                predicting = is_answer.roll(-1, dims=1)
             else:
-                given = ids.masked_fill(is_answer, vocab.mask)
-                predicts = is_answer
+                inputs = ids.masked_fill(is_answer, vocab.mask)
+                predicting = is_answer
             logits = model(
-                given.to(device),
+                inputs.to(device),
                 attention_mask=batch["attention_mask"].to(device),
-                loss_mask=predicts.to(device),
+                loss_mask=predicting.to(device),
             )
-            if isinstance(logits, tuple):  # of several heads the first is the language model's
+            if isinstance(logits, tuple):  # a BERT with two heads: the first predicts tokens
                 logits = logits[0]
             right += _whole_answers(logits, ids, is_answer)
     return right / len(blanks)
@@ -70,13 +73,13 @@ def restore_accuracy(
     *,
     sentinels: Sequence[int] = (),
 ) -> float:
-    """The same for an encoder-decoder, whose source has one sign in place of the word.
+    """The same for an encoder-decoder. It reads the text with one token in place of the word.
 
     Args:
-        model: BART restores the whole text; T5 gives the word behind the first sentinel.
+        model: BART, which writes the whole text; or T5, which writes a sentinel and the word.
         tokenizer: the model's tokenizer.
-        blanks: what is asked.
-        sentinels: T5's; none for BART.
+        blanks: the texts.
+        sentinels: the ids of T5's sentinels (the tokens that replace words); none for BART.
     """
     device = next(model.parameters()).device
     vocab = tokenizer.vocab
@@ -93,7 +96,7 @@ def restore_accuracy(
                 length = sum(inside)
                 if sentinels:
                     source, target = mark_spans(ids, [(start, length)], sentinels)
-                    first = 1  # the sentinel stands before the word
+                    first = 1  # in the target the word follows the sentinel
                 else:
                     source = infill(ids, [(start, length)], vocab.mask or 0)
                     target = ids
@@ -115,29 +118,29 @@ def restore_accuracy(
 
 
 def _batches(blanks: Sequence[Blank]) -> Iterator[Sequence[Blank]]:
-    """So many of the blanks as are read at once."""
     for start in range(0, len(blanks), BATCH):
         yield blanks[start : start + BATCH]
 
 
 def _encoded(tokenizer: Tokenizer, blank: Blank) -> tuple[list[int], list[bool]]:
-    """Ids of the whole text, the answer unmasked, and which of them belong to the answer."""
+    """The ids of the whole text, and for each whether it belongs to the answer."""
     start = len(blank.left)
     end = start + len(blank.answer)
-    code = tokenizer.encode(blank.left + blank.answer + blank.right)
-    inside = [a < end and b > start and a < b for a, b in code.offsets]
-    if tokenizer.vocab.mask is None:
-        return [tokenizer.vocab.bos or 0, *code.ids], [False, *inside]
-    return code.ids, inside
+    encoding = tokenizer.encode(blank.left + blank.answer + blank.right)
+    # Token by token: does it overlap the answer's characters? Special tokens cover no characters.
+    inside = [a < end and b > start and a < b for a, b in encoding.offsets]
+    if tokenizer.vocab.mask is None:  # a causal model starts with its start token
+        return [tokenizer.vocab.bos or 0, *encoding.ids], [False, *inside]
+    return encoding.ids, inside
 
 
 def _whole_answers(logits: Tensor, ids: Tensor, is_answer: Tensor) -> int:
-    """How many rows have every token of the answer right.
+    """The number of rows in which every token of the answer is predicted.
 
     Args:
-        logits: [N V] of the N answer tokens.
-        ids: the right tokens, [B T].
-        is_answer: Bool[B T].
+        logits: Float[N V], the logits for the N tokens of all answers.
+        ids: Int[B T], the right tokens.
+        is_answer: Bool[B T], True at the answers' tokens.
     """
     is_wrong = torch.zeros(is_answer.shape, dtype=torch.bool)
     is_wrong[is_answer] = logits.argmax(-1).cpu() != ids[is_answer]

@@ -322,16 +322,13 @@ def map_row(
 
     Args:
         record: the record with the file's own column names.
-        names: our name -> the file's name.
+        names: our name -> the file's name, from `ColumnMap.names`.
         is_score: whether the label is a score; None decides by what the label looks like.
 
     Raises:
-        CourseError: a column is missing or holds values of the wrong type.
+        CourseError: a value is of the wrong type.
     """
-    try:
-        out = {ours: record[theirs] for ours, theirs in names.items()}
-    except KeyError as error:
-        raise CourseError(f"there is no {error}; it has {', '.join(record)}.") from None
+    out = {ours: record[theirs] for ours, theirs in names.items()}
     for name in ("text", "pair", "target"):
         if name in out and not (isinstance(out[name], str) and any(map(_is_seen, out[name]))):
             fault = "empty" if out[name] == "" else f"{_short(out[name])} instead of text"
@@ -433,19 +430,19 @@ def answer(passage: str, answers: Any) -> Row:
 
 
 def _check_tokens(out: dict[str, Any]) -> None:
-    """Check a row of tagging, and make its labels text."""
+    """Check the words of a sentence and their labels, and turn the labels into texts."""
     tokens = out["tokens"]
-    labels = out.get("labels", [])
     if not isinstance(tokens, list) or not tokens or not all(isinstance(t, str) for t in tokens):
         advice = ""
         if isinstance(tokens, str):
             advice = (
                 "; a file with a word in each line ends in .conll, and has a blank line between"
+                " sentences"
             )
-            advice += " sentences"
         raise CourseError(f"the tokens are {_short(tokens)} instead of a list of words{advice}.")
     if "labels" not in out:
         return
+    labels = out["labels"]
     if not isinstance(labels, list) or len(labels) != len(tokens):
         raise CourseError(
             f"the labels {_short(labels)} are not one for each of {len(tokens)} tokens."
@@ -454,13 +451,10 @@ def _check_tokens(out: dict[str, Any]) -> None:
 
 
 def _check_choices(out: dict[str, Any]) -> None:
-    """Check a row with several continuations, and make its label a number."""
+    """Check the choices of a row, and turn the label into the number of a choice."""
     choices = out["choices"]
-    if (
-        not isinstance(choices, list)
-        or len(choices) < 2
-        or not all(isinstance(choice, str) for choice in choices)
-    ):
+    are_texts = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
+    if not are_texts or len(choices) < 2:
         raise CourseError(
             f"the choices are {_short(choices)} instead of a list of two texts or more."
         )

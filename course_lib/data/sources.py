@@ -3,7 +3,7 @@
     open_source("tasks/sentiment", "train", "task")    a source that comes with the course
     open_source("reviews.csv", "train", "task")        a file or a folder
     open_source("hub:imdb", "test", "task")            a dataset of the Hugging Face hub
-    installed_source("town")                           a source that an installed package registers
+    installed_source("world")                          a source that an installed package registers
 
 The course reads most files itself (folders.py). Parquet files and the hub are read by the library
 `datasets`.

@@ -1,7 +1,7 @@
 """Read tables: cells with commas (.csv) or tabs (.tsv) between them.
 
-    text,stars
-    "good, really",5      ->   ("line 2", {"text": "good, really", "stars": "5"})
+    text,label
+    "good, really",5      ->   ("line 2", {"text": "good, really", "label": "5"})
 
 The reader turns a file into pairs (location, record); the location is for messages. Most of this
 file decides three questions that a table does not answer by itself: which character separates the
@@ -54,20 +54,25 @@ def read_table(path: Path, user_map: ColumnMap | None = None) -> Iterator[Locate
     Raises:
         CourseError: the columns are not known, or a line has more or fewer cells than columns.
     """
-    known = None if user_map and user_map.columns else formats.of_file(unpacked(path))
-    separator = (user_map and user_map.separator) or (known and known.separator) or _separator(path)
-    has_quotes = None if user_map is None else user_map.quotes
+    user_map = user_map or ColumnMap()
+    # A published file without a header: its name tells the format. What the user says goes first.
+    known = None if user_map.columns else formats.of_file(unpacked(path))
+    separator = user_map.separator or (known and known.separator) or _separator(path)
+    has_quotes = user_map.quotes
     if has_quotes is None:
         has_quotes = separator != "\t" or (known is None and _is_quoted(path))
     lines = _cells(path, separator, has_quotes)
     start = list(islice(lines, LOOKAHEAD))
     if not start:
         raise CourseError(f"{path} is empty.")
+
+    # The names of the columns
     header = None
     if known:
         names = list(known.lines)
     elif _has_header(path, start, separator, user_map):
-        header = names = start.pop(0)[1]
+        names = start.pop(0)[1]
+        header = [name.casefold() for name in names]
         known = formats.of_columns(dict.fromkeys(names), labelled=False)
     else:
         names = [str(i) for i in range(len(start[0][1]))]
@@ -76,7 +81,7 @@ def read_table(path: Path, user_map: ColumnMap | None = None) -> Iterator[Locate
         raise wrong(path, "line 1", f"two columns are called {repeated[0]}; rename one.")
 
     for number, cells in chain(start, lines):
-        if header is not None and len(cells) > 1 and _are_alike(cells, header):
+        if len(cells) > 1 and [cell.casefold() for cell in cells] == header:
             raise wrong(path, f"line {number}", "it repeats the header; remove it.")
         fitted: list[str] | None = cells
         if len(cells) != len(names):
@@ -159,7 +164,7 @@ def _cells(path: Path, separator: str, has_quotes: bool) -> Iterator[tuple[int, 
 
 
 def _has_header(
-    path: Path, start: list[tuple[int, list[str]]], separator: str, user_map: ColumnMap | None
+    path: Path, start: list[tuple[int, list[str]]], separator: str, user_map: ColumnMap
 ) -> bool:
     """Whether the first line is a header: the user says so, or it has a known format's names.
 
@@ -167,32 +172,32 @@ def _has_header(
         CourseError: neither is the case, so it is not known which column is which.
     """
     first, *others = [cells for _, cells in start]
-    if user_map is not None and user_map.header is not None:
+    if user_map.header is not None:
         return user_map.header
-    if user_map is not None and user_map.columns:
+    if user_map.columns:
         numbers = [column for column in user_map.columns.values() if isinstance(column, int)]
         label = user_map.columns.get("label")
-        if isinstance(label, int) and _is_alone(first, others, label):
+        if isinstance(label, int) and _looks_like_a_name(first, others, label):
             raise CourseError(
                 f"{path}: no other line has the label {first[label]!r} of the first line; add"
                 " header=yes to the columns if it is a header, header=no if it is a row."
             )
         return not numbers
-    if formats.of_columns(dict.fromkeys(first), labelled=False) is None:
-        if user_map is not None and user_map.is_corpus:
-            raise CourseError(
-                f"{path}: which column is the text is not known. It begins: {' | '.join(first)}."
-                ' Name it by column="NAME", in a command --column NAME; a table without a header'
-                " needs one."
-            )
-        if _are_tagged_words(start):
-            tabs = "" if separator == "\t" else f", and write a tab for each {separator!r}"
-            raise CourseError(
-                f"{path}: its lines look like words with a tag each; if they are, end its name with"
-                f" .conll{tabs}."
-            )
-        raise CourseError(f"{path}: {unknown_columns(first, [first, *others], False)}")
-    return True
+    if formats.of_columns(dict.fromkeys(first), labelled=False) is not None:
+        return True
+    if user_map.is_corpus:
+        raise CourseError(
+            f"{path}: which column is the text is not known. It begins: {' | '.join(first)}."
+            ' Name it by column="NAME", in a command --column NAME; a table without a header'
+            " needs one."
+        )
+    if _are_tagged_words(start):
+        tabs = "" if separator == "\t" else f", and write a tab for each {separator!r}"
+        raise CourseError(
+            f"{path}: its lines look like words with a tag each; if they are, end its name with"
+            f" .conll{tabs}."
+        )
+    raise CourseError(f"{path}: {unknown_columns(first, [first, *others], False)}")
 
 
 def _are_tagged_words(start: list[tuple[int, list[str]]]) -> bool:
@@ -202,15 +207,16 @@ def _are_tagged_words(start: list[tuple[int, list[str]]]) -> bool:
         start: (number, cells) of the first lines that are not blank.
     """
     if are_sentence_numbers([cells[0] for _, cells in start]):
-        return False  # `unknown` says what to do with such a table
+        return False  # `unknown_columns` says what to do with such a table
     if all(_is_tagged(cells) for _, cells in start):
         return True
+    # Blanks or tabs may separate the words from the tags.
     rows = [cells[0].split() if len(cells) == 1 else cells for _, cells in start]
     width = len(rows[0])
     for cells in rows:
         if len(cells) != width or any(len(cell.split()) != 1 for cell in cells):
             return False
-    # Lines follow each other in a sentence, and blank lines stand between sentences.
+    # Within a sentence the line numbers rise by 1, and at a blank line by 2 or more.
     steps = [after - before for (before, _), (after, _) in pairwise(start)]
     tags = {cells[-1] for cells in rows}
     return width > 1 and {1} < set(steps) and 2 * len(tags) <= len(rows)
@@ -222,7 +228,7 @@ def _is_tagged(cells: list[str]) -> bool:
     return re.fullmatch("O|[BIESLU]-[A-Za-z]+", tag) is not None
 
 
-def _is_alone(first: list[str], others: list[list[str]], column: int) -> bool:
+def _looks_like_a_name(first: list[str], others: list[list[str]], column: int) -> bool:
     """Whether the first line's label looks like the name of a column.
 
     It does if it is a usual name, such as "label"; if it is a word and all other labels are
@@ -237,11 +243,6 @@ def _is_alone(first: list[str], others: list[list[str]], column: int) -> bool:
     if not labels or first[column] in labels:
         return False
     return all(map(is_number, labels)) or 2 * len(set(labels)) <= len(labels)
-
-
-def _are_alike(cells: list[str], header: list[str]) -> bool:
-    """Whether a line repeats the header; capitals do not matter."""
-    return [cell.casefold() for cell in cells] == [name.casefold() for name in header]
 
 
 def _repaired(cells: list[str], names: list[str], known: formats.Format | None) -> list[str] | None:

@@ -1,8 +1,11 @@
-"""Reads the settings beside tokenizer.json. Each is obeyed, known to be harmless, or refused.
+"""Read the settings of a public tokenizer, which are in files beside its tokenizer.json.
 
-The harmless settings are in tokenizer_settings.toml. Settings that change the tokens are compared
-with tokenizer.json. Where the two differ (`disputed`), transformers opens the folder, because it
-knows how each class of tokenizer applies them.
+    tokenizer_config.json    {"do_lower_case": true, "pad_token": "[PAD]", "model_max_length": 512}
+
+No setting is ignored that could change a text's tokens. Some are obeyed here, such as the maximum
+length; some are harmless (tokenizer_settings.toml); unknown ones are refused. A setting such as
+`do_lower_case` should agree with tokenizer.json. If it does not (`disputed`), the library
+transformers opens the folder, because it knows what each class of tokenizer does then.
 """
 
 from dataclasses import dataclass
@@ -82,7 +85,7 @@ def read(folder: Path) -> Settings:
 
 
 def disputed(settings: Settings, backend: tokenizers.Tokenizer) -> list[str]:
-    """The names of the settings with which tokenizer.json does not agree."""
+    """The names of the settings that tokenizer.json contradicts."""
     names = [
         name
         for name in TOKENS
@@ -138,7 +141,7 @@ def _has_added(number: int, token: dict[str, Any], backend: tokenizers.Tokenizer
 
 
 def _content(token: Any) -> str | None:
-    """The text of a token, which files store as a text or as an object."""
+    """The text of a token. Files store a token as a text or as {"content": text}."""
     if isinstance(token, dict):
         token = token.get("content")
     return token if isinstance(token, str) else None

@@ -491,16 +491,16 @@ def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], int | None]
         backend = tokenizers.Tokenizer.from_file(str(file))
         if file.name == "tokenizer.json" and tokenizer_settings.disputed(settings, backend):
             backend = _opened_by_transformers(folder, "AutoTokenizer", settings.values)
-        return backend, settings.roles, settings.max_length
-    if (path / "vocab.txt").is_file() or (path / "vocab.json").is_file():
+    elif (path / "vocab.txt").is_file() or (path / "vocab.json").is_file():
         kind = "BertTokenizerFast" if (path / "vocab.txt").is_file() else "GPT2TokenizerFast"
         if (path / "config.json").is_file():
             kind = "AutoTokenizer"
         backend = _opened_by_transformers(path, kind, settings.values)
-        return backend, settings.roles, settings.max_length
-    raise CourseError(
-        f"{path} holds no tokenizer (tokenizer.json, vocab.txt, or vocab.json with merges.txt)."
-    )
+    else:
+        raise CourseError(
+            f"{path} holds no tokenizer (tokenizer.json, vocab.txt, or vocab.json with merges.txt)."
+        )
+    return backend, settings.roles, settings.max_length
 
 
 def _opened_by_transformers(
