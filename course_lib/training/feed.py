@@ -166,7 +166,7 @@ class Feed:
     def _moved(self, batch: Batch) -> Batch:
         """The batch on the device. The CPU does not wait until it is copied (non_blocking)."""
         if self.device.type == "cpu":
-            return counted(batch) if self.is_compiled else batch
+            return with_target_index(batch) if self.is_compiled else batch
         batch = in_round_widths(
             batch, self.max_length, has_targets=isinstance(self.model, Seq2SeqLM)
         )
