@@ -1,4 +1,9 @@
-"""Analogies: a is to b as c is to which word? (Mikolov et al. 2013c)"""
+"""Analogies: "man" is to "king" as "woman" is to which word? (Mikolov et al. 2013c)
+
+    score(vectors, [AnalogyQuestion("man", "king", "woman", "queen")]).accuracy    1.0
+
+The answer is the word whose vector is nearest to king - man + woman.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +15,7 @@ from course_lib.families.word_vectors import WordVectors
 
 
 class AnalogyQuestion(NamedTuple):
-    """a is to b as c is to d."""
+    """a is to b as c is to d, the right answer."""
 
     a: str
     b: str

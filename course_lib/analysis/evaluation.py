@@ -1,6 +1,8 @@
-"""A model's loss and accuracy over held-out batches of a pretraining objective.
+"""Evaluate a pretrained model on held-out batches: texts that it was not trained on.
 
-`metrics.py` has the scores of tasks: accuracy, F1 and the like of predictions beside labels.
+    mean_loss(model, losses.mlm, batches)    2.31, the mean -log p of the right tokens
+
+metrics.py has the scores of tasks, which compare a list of predictions with the right answers.
 """
 
 from collections.abc import Iterable
@@ -18,7 +20,10 @@ from course_lib.vocab import IGNORE
 
 @torch.no_grad()
 def target_accuracy(model: Seq2SeqLM, batches: Iterable[Batch]) -> float:
-    """The share of target tokens that the model predicts, given the right tokens before each."""
+    """The share of the target's tokens that an encoder-decoder predicts.
+
+    For each token it reads the right tokens before it, not its own predictions (teacher forcing).
+    """
     device = next(model.parameters()).device
     right = 0
     total = 0
@@ -44,13 +49,13 @@ def detection(model: Electra, batches: Iterable[Batch]) -> dict[str, float]:
     The generator's tokens are sampled with torch's global generator.
 
     Returns:
-        "detection": F1 of the discriminator's "replaced" over real tokens. "generator": the share
-        of masked tokens that the generator guesses.
+        "detection": how well the discriminator finds replaced tokens, F1 over all real tokens.
+        "generator": the share of masked tokens that the generator predicts.
     """
     device = next(model.parameters()).device
     predicted = []
     replaced = []
-    guessed = []
+    is_right = []
     with evaluating(model):
         for batch in batches:
             names = ("ids", "labels", "loss_mask", "attention_mask")
@@ -60,10 +65,10 @@ def detection(model: Electra, batches: Iterable[Batch]) -> dict[str, float]:
             predicted += (output.verdicts[is_real] > 0).tolist()
             replaced += output.replaced[is_real].tolist()
             originals = inputs["labels"][inputs["loss_mask"]]
-            guessed += (output.guesses.argmax(-1) == originals).tolist()
+            is_right += (output.guesses.argmax(-1) == originals).tolist()
     return {
         "detection": metrics.f1(predicted, replaced),
-        "generator": sum(guessed) / len(guessed),
+        "generator": sum(is_right) / len(is_right),
     }
 
 

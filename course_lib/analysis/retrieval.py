@@ -1,7 +1,12 @@
-"""A search engine: words (BM25), vectors (exact, by products), and both together.
+"""A search engine: it finds the texts that fit a query best.
 
-BM25: Robertson and Zaragoza 2009, equation 3.15, with Lucene's idf, which is never negative.
-Reciprocal rank fusion: Cormack et al. 2009. Letters: n texts, E width of a vector.
+    index = Index(["The Nile is a river.", "Paris is a city."], embedder=embedder)
+    index.search("a long river", k=1)[0].text    "The Nile is a river."
+
+There are three ways to compare a query with a text. "bm25" compares words: rare words and short
+texts count more (Robertson and Zaragoza 2009, equation 3.15; the idf, the weight of a rare word, is
+Lucene's, which is never negative). "dense" compares vectors. "rrf" combines both rankings
+(reciprocal rank fusion, Cormack et al. 2009). Shapes: n texts, vectors of E numbers.
 """
 
 from collections import Counter
@@ -17,9 +22,10 @@ from course_lib.errors import CourseError
 
 How = Literal["bm25", "dense", "rrf"]
 Floats = NDArray[np.floating[Any]]
-K1 = 1.2  # how slowly a repeated word saturates
+# Constants of BM25, with Lucene's values
+K1 = 1.2  # the larger, the more a word counts that a text repeats
 B = 0.75  # how much a text's length lowers its scores, 0 to 1
-RRF = 60  # Cormack et al. 2009, section 2: ranks below the first few tens hardly differ
+RRF = 60  # a text of rank r scores 1 / (60 + r) (Cormack et al. 2009, section 2)
 
 
 class Hit(NamedTuple):

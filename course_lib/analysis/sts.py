@@ -1,4 +1,9 @@
-"""Semantic textual similarity (STS): do cosines of texts agree with people's scores?"""
+"""Semantic textual similarity (STS): does a model find the same texts similar as people do?
+
+    sts(embedder, ["A dog runs.", ...], ["A cat sleeps.", ...], [1.2, ...])    0.78
+
+The cosine of two texts' vectors is the model's opinion, the label a score by people, often 0 to 5.
+"""
 
 from collections.abc import Sequence
 
@@ -15,7 +20,7 @@ def sts(
     *,
     batch: int = 32,
 ) -> float:
-    """Spearman's correlation of the cosines and the labels.
+    """Spearman's rank correlation of the cosines and the labels; 1 is perfect agreement.
 
     (Reimers and Gurevych 2019, section 4.1.)
 

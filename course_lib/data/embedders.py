@@ -1,6 +1,10 @@
-"""Embedders: texts to vectors, by a `Sentence` model or by the mean of word vectors.
+"""Embedders turn texts into vectors, so that similar texts get similar vectors.
 
-Letters: B texts, E width of a vector, V words, Q queries.
+    encoder = SentenceEncoder(model, tokenizer)
+    encode(encoder, ["A dog runs.", "A cat sleeps."])    Float[2 E], a vector for each text
+
+`SentenceEncoder` uses a trained model, `WordAverage` the mean of word vectors. Shapes: B texts in a
+batch, vectors of E numbers, V words, Q queries.
 """
 
 import re

@@ -76,7 +76,6 @@ class StreamBatches(Source):
     def __getitem__(self, step: int, /) -> Batch:
         number, index = divmod(step, self.steps)
         rows = self._pool(number)[index]
-        # Without a padding token any id will do, because the attention mask hides it.
         padding_id = self.tokenizer.vocab.padding_id
         padded = pad([row.ids for row in rows], padding_id, max_width=self.length)
         batch = self.apply_objective(step, padded["ids"], padded["attention_mask"])

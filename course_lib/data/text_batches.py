@@ -1,6 +1,8 @@
-"""Batches of rows with several texts each, for sentence vectors.
+"""Batches in which each row has several texts, to train a model of sentence vectors.
 
-Letters: B rows, N texts a row (2 in a pair, 3 in a triplet), T positions.
+    text_batch(tokenizer, [["A dog runs.", "A dog is running."]], 32)["ids"]    Int[1 2 T]
+
+Shapes: B rows, N texts in a row (2 in a pair, 3 in a triplet), T tokens in the longest text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,16 +31,15 @@ def text_batch(
         `ids` Int[B N T] and `attention_mask` Bool[B N T].
     """
     encoded = tokenizer.ids([text for row in rows for text in row], max_length=max_length)
-    # Without a padding token any id will do, because the attention mask hides it.
     padded = pad_to_longest(encoded, tokenizer.vocab.padding_id)  # B*N T
     return {name: x.view(len(rows), len(rows[0]), -1) for name, x in padded.items()}  # B N T
 
 
 class TextBatches:
-    """Shuffled batches of rows with several texts; batch `step` depends on (rows, seed, step) only.
+    """`batches[step]` is the batch of a step. It depends on nothing but (rows, seed, step).
 
     Args:
-        rows: with the columns text, pair and label; or query, positive and negatives.
+        rows: rows with the columns text, pair and label; or query, positive and negatives.
         tokenizer: the tokenizer of the texts.
         batch: number of rows in a batch.
         seed: seed of the order.

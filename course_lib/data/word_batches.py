@@ -1,4 +1,8 @@
-"""Batches of words, for the forward and the backward language model of ELMo."""
+"""Batches of words for ELMo, which predicts each next word, and each word before.
+
+A row is a whole document: <S> the cat sat </S>. The forward model reads "<S> the" and predicts
+"cat"; the backward model reads "sat </S>", from right to left, and also predicts "cat".
+"""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -16,9 +20,9 @@ WordsOf = Callable[[int], Sequence[str]]  # document number -> its words
 
 
 class BiLMBatches:
-    """Whole documents, one in a row: `<S>` words `</S>`. Each document is read once.
+    """`batches[step]` is the batch of a step. Each document is read once.
 
-    Batch `step` depends on (words, seed, step) only.
+    A batch depends on nothing but (words, seed, step).
 
     Args:
         words: document number -> its words, for any number from 0 on.

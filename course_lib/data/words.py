@@ -1,4 +1,4 @@
-"""Texts as words, for models without subword tokens: word vectors, ELMo and the baselines."""
+"""Split texts into words, for models that read whole words: word vectors, ELMo, the baselines."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

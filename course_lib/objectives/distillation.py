@@ -1,15 +1,17 @@
-"""The losses of distillation: a small student learns from a large teacher's outputs.
+"""The losses of distillation: a small model, the student, imitates a large one, the teacher.
 
-    soft_loss         the teacher's probabilities, softened (Hinton et al. 2015, section 2)
+A teacher says more than the right answer: for "The [MASK] sat" it may give "cat" 0.6, "dog" 0.3 and
+"idea" 0.001. The student learns all of these probabilities, or the teacher's hidden states:
+
+    soft_loss         the teacher's probabilities (Hinton et al. 2015, section 2)
     cosine_loss       the direction of the hidden states (Sanh et al. 2019, DistilBERT, section 2)
-    hidden_loss,      hidden states and attention scores, layer by layer (Jiao et al. 2020,
+    hidden_loss,      the hidden states and the attention scores, layer by layer (Jiao et al. 2020,
     attention_loss    TinyBERT, section 3.1)
 
-`distilbert`, `tinybert` and `classification` are sums of them. They take a model that shows both
-sides, `training.distill.Distilled(student, teacher)`: model(ids, ...) -> (student, teacher), with
-the logits, hidden states and attention scores of each.
+`distilbert`, `tinybert` and `classification` are sums of these losses, and functions (model, batch)
+-> scalar. Their model is `training.distill.Distilled`, which returns the outputs of both models.
 
-Letters: B batch, T positions, D width, H heads, N targets, V classes.
+Shapes: B rows, T tokens, D width, H heads, N targets (tokens to predict), V classes.
 """
 
 import torch
@@ -25,8 +27,9 @@ def soft_loss(
 ) -> Float[Tensor, ""]:
     """T^2 KL(softmax(teacher / T) || softmax(student / T)), the mean over N.
 
-    (Hinton et al. 2015, section 2.) The gradient of softened probabilities shrinks with 1 / T^2.
-    The factor T^2 keeps its weight beside the hard loss.
+    (Hinton et al. 2015, section 2.) The temperature T makes the probabilities more equal, so that
+    small ones count more. It also makes the gradient smaller, by 1 / T^2. The factor T^2 undoes
+    this, so that the weight beside another loss does not depend on T.
     """
     target = (teacher.detach().float() / temperature).log_softmax(-1)  # N V
     log_probabilities = (student.float() / temperature).log_softmax(-1)
@@ -39,7 +42,7 @@ def cosine_loss(
     teacher: Float[Tensor, "B T D"],
     attention_mask: Tensor | None = None,
 ) -> Float[Tensor, ""]:
-    """1 - the cosine between the two hidden states of a token, the mean over real tokens."""
+    """The mean over real tokens of 1 - cosine(student's hidden state, teacher's hidden state)."""
     cosine = F.cosine_similarity(student.float(), teacher.detach().float(), dim=-1)  # B T
     return _mean(1 - cosine, attention_mask)
 
@@ -67,7 +70,7 @@ def attention_loss(
     (Jiao et al. 2020, equation 7.) The mean is over the heads, over the real queries and, for each
     query, over the keys that it may attend to.
     """
-    # Hidden keys have the lowest score that there is.
+    # A key that a query may not attend to has the lowest score that the type can hold.
     visible = teacher > torch.finfo(teacher.dtype).min / 2  # B H T T
     scores = student.masked_fill(~visible, 0).float()
     target = teacher.masked_fill(~visible, 0).detach().float()
@@ -82,18 +85,20 @@ def distilbert(
     """DistilBERT's sum of three losses (Sanh et al. 2019, section 2) for two masked models.
 
     Args:
-        model: a `Distilled` pair of masked language models.
-        batch: what `losses.mlm` reads.
-        soft: weight of the teacher's probabilities; the weights are those of the published code.
-        hard: weight of the right answers.
-        cosine: weight of the last hidden states' cosine, at every real token.
+        model: `Distilled` with two masked language models.
+        batch: as for `losses.mlm`.
+        soft: weight of the teacher's probabilities. The three weights are those of the published
+            code.
+        hard: weight of the cross-entropy with the right tokens.
+        cosine: weight of the cosine between the last hidden states, at every real token.
     """
     targets = target_index(batch)
     student, teacher = model(batch["ids"], loss_mask=targets, **encoder_inputs(batch))
     soft_term = soft * soft_loss(student.logits, teacher.logits)
     total = soft_term + hard * cross_entropy(student.logits, batch["labels"][targets])
     if cosine:
-        # A micro-batch's share of the real tokens is not its share of the masked ones.
+        # If the batch was cut into parts (feed.py), this makes the part's weight its share of the
+        # real tokens, and not of the masked ones.
         share = batch.get("token_share", 1.0)
         attention_mask = batch.get("attention_mask")
         states = cosine_loss(student.hidden[-1], teacher.hidden[-1], attention_mask)
@@ -102,9 +107,10 @@ def distilbert(
 
 
 def tinybert(model: nn.Module, batch: Batch) -> Tensor:
-    """TinyBERT's layer-wise losses, summed over the layers (Jiao et al. 2020, equation 11).
+    """TinyBERT's losses of hidden states and attention scores, summed over the layers.
 
-    No labels are needed. Afterwards `classification` teaches the answers (section 3.2).
+    (Jiao et al. 2020, equation 11.) It needs no labels. A second training with `classification`
+    then teaches the answers (section 3.2).
     """
     attention_mask = batch.get("attention_mask")
     student, teacher = model(batch["ids"], attention=True, **encoder_inputs(batch))
@@ -124,13 +130,13 @@ def classification(
     soft: float = 0.5,
     hard: float = 0.5,
 ) -> Tensor:
-    """The teacher's class probabilities and the right classes.
+    """The loss for two classifiers: the teacher's probabilities, and the right classes.
 
-    TinyBERT's prediction layer is soft=1, hard=0, temperature=1.
+    TinyBERT uses soft=1, hard=0, temperature=1.
 
     Args:
-        model: a `Distilled` pair of classifiers.
-        batch: what `losses.classification` reads.
+        model: `Distilled` with two classifiers.
+        batch: as for `losses.classification`.
         temperature: the temperature of both models' probabilities.
         soft: weight of the teacher's probabilities.
         hard: weight of the right classes.

@@ -1,7 +1,10 @@
-"""Distillation: a small student learns from what a large teacher says.
+"""Distillation: a small model, the student, learns to give the outputs of a large one, the teacher.
 
-`Distilled(student, teacher)` runs both. Its losses are in `objectives.distillation`; `train` takes
-them as they are. Letters: B batch, T positions, D width, H heads, L layers.
+    both = Distilled(student(teacher, layers=6), teacher)
+    train(both, batches, distillation.distilbert, config)    # changes the student only
+
+`Distilled` runs both models on the same batch; a loss of objectives/distillation.py compares their
+outputs. Shapes: B rows, T tokens, D width, H heads, L layers.
 """
 
 from typing import NamedTuple
@@ -18,20 +21,20 @@ from course_lib.model.transformer import Transformer
 
 
 class Outputs(NamedTuple):
-    """What a loss of distillation compares."""
+    """The outputs of a model that the losses compare."""
 
     logits: Tensor
-    hidden: list[Tensor]  # L + 1 states [B T D], the embedding's first
-    attention: list[Tensor]  # L score matrices [B H T T]; empty if they are not needed
+    hidden: list[Tensor]  # L + 1 states [B T D]; the first is the embedding's output
+    attention: list[Tensor]  # L matrices of scores [B H T T]; empty if not asked for
 
 
 class Distilled(nn.Module):
     """A student and its teacher, which run on the same ids.
 
-    Each of the student's layers learns from one of the teacher's, evenly spaced, the last one from
-    the last. Where the widths differ, learned matrices lead from the student's to the teacher's,
-    one for the embedding and one for the layers (TinyBERT's W_e and W_h). A run's state holds what
-    learns: the student and these matrices.
+    Each layer of the student learns from a layer of the teacher: with 2 and 6 layers, these are
+    the teacher's layers 3 and 6. If the teacher is wider, a learned matrix projects the student's
+    states to its width: one for the embedding, one for all layers (TinyBERT's W_e and W_h). The
+    saved state of a training contains the student and these matrices, but not the teacher.
 
     Args:
         student: a head on a Transformer.
@@ -53,7 +56,8 @@ class Distilled(nn.Module):
         numbers = range(1, small.layers + 1)
         self.layers = tuple(number * large.layers // small.layers for number in numbers)
         self.student = student
-        # In a tuple it is out of the reach of parameters(), train() and state_dict().
+        # In a tuple, PyTorch does not see the teacher: parameters(), train() and state_dict() leave
+        # it out.
         self._teacher = (teacher.eval(),)
         projection: type[nn.Module] = nn.Identity if small.width == large.width else nn.Linear
         self.embedding = projection(small.width, large.width)
@@ -62,16 +66,16 @@ class Distilled(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B T"], *, attention: bool = False, **given: Tensor
     ) -> tuple[Outputs, Outputs]:
-        """What student and teacher show, layer for layer.
+        """Run both models, and pair the student's layers with the teacher's.
 
         Args:
             ids: the tokens.
-            attention: whether attention scores are wanted.
-            given: what the heads take: attention_mask, segments, loss_mask.
+            attention: whether to return attention scores, too.
+            given: further inputs of both models: attention_mask, segments, loss_mask.
 
         Returns:
-            The student's outputs, with its states in the teacher's width, and the teacher's, of the
-            layers that the student learns from.
+            The outputs of the student, its states projected to the teacher's width; and the outputs
+            of the teacher, only for the layers that the student learns from.
         """
         teacher = self._teacher[0].to(ids.device).eval()
         with torch.no_grad():
@@ -88,13 +92,14 @@ class Distilled(nn.Module):
 
 
 def student(teacher: nn.Module, layers: int | None = None) -> MLM:
-    """A masked language model that begins as some layers of its teacher.
+    """A new masked language model with copies of some of its teacher's layers.
 
-    The teacher's masked-LM head is copied, its pooler and segments are not (Sanh et al. 2019).
+    The teacher's output layer is copied, too, but not its pooler and its segment embeddings (Sanh
+    et al. 2019, DistilBERT).
 
     Args:
         teacher: a masked language model.
-        layers: how many, evenly taken; by default every second one.
+        layers: the number of layers, evenly spaced in the teacher; by default half of them.
 
     Raises:
         CourseError: the teacher is another model.
@@ -111,7 +116,7 @@ def student(teacher: nn.Module, layers: int | None = None) -> MLM:
 
 
 def _outputs(model: nn.Module, ids: Tensor, given: dict[str, Tensor], attention: bool) -> Outputs:
-    """Run a model and collect what its layers give."""
+    """Run a model and collect the outputs of its layers."""
     stack = _stack(model)
     if stack.embed.segments is None:
         given = {name: value for name, value in given.items() if name != "segments"}
@@ -120,7 +125,7 @@ def _outputs(model: nn.Module, ids: Tensor, given: dict[str, Tensor], attention:
         patterns.append("blocks.*.attn.scores")
     with capture(stack, *patterns, detach=False) as seen:
         out = model(ids, **given)
-    # BERT's pretraining head gives a tuple, with the answer for the next sentence behind.
+    # BERT's pretraining heads return a tuple: logits for the tokens, and for the next sentence.
     logits = out[0] if isinstance(out, tuple) else out
     layers = range(len(stack.blocks))
     hidden = [seen["embed"], *(seen[f"blocks.{layer}"] for layer in layers)]

@@ -1,12 +1,17 @@
-"""The name of a model to pretrain, "bert-base", is a family and a size. "bert" is "bert-mini"."""
+"""The names of models to pretrain: a family and a size, such as "bert-base" or "gpt-mini".
+
+    family_and_size("bert-base")    BERT's family, {"width": 768, "layers": 12, ...}
+
+A family alone, "bert", means its smallest size, "bert-mini".
+"""
 
 from course_lib import families
 from course_lib.errors import CourseError
 from course_lib.families.family import Family
 from course_lib.training.pretrain_config import PretrainConfig
 
-# The families that can be pretrained, for their tokenizer can be learned here: byte-level BPE for
-# causal models, WordPiece for the others.
+# The families that can be pretrained here: those whose kind of tokenizer we can train, byte-level
+# BPE for causal models and WordPiece for the others.
 FAMILIES = [
     name
     for name, family in families.FAMILIES.items()
@@ -40,7 +45,7 @@ def family_and_size(model: str) -> tuple[Family, dict[str, int]]:
 
 
 def model_shape(config: PretrainConfig) -> dict[str, int]:
-    """Width, layers, heads and length: the config's, or where it has none, those of the size.
+    """Width, layers, heads and length. Those that the config does not give are the size's.
 
     Raises:
         CourseError: the heads cannot share the width.
