@@ -87,8 +87,8 @@ class Feed:
         device: the device to move the batches to.
         accumulate: the number of parts that each process computes one after the other.
         processes: the processes that share each batch.
-        is_compiled: the loss is in torch.compile's graph, which would have to be left for a look at
-            the targets. So they are counted here.
+        is_compiled: whether torch.compile compiles model and loss. Then the targets are looked up
+            here, because doing it in the loss would interrupt the compiled program.
     """
 
     def __init__(

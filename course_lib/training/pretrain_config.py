@@ -1,7 +1,7 @@
 """The settings of a pretraining run: data and tokenizer, model, training.
 
-Each `setting` is also an option of the command `pretrain` or `tokenize`; its text is what `--help`
-shows.
+Each field made by `setting` is also an option of the command `pretrain` or `tokenize`, and `--help`
+shows its text: `steps: int = setting(1000, "Updates in all.")` is `--steps 1000`.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,9 +16,9 @@ from course_lib.training.settings import (
     setting,
 )
 
-# A resumed run may change these fields, and no others. All but `steps` leave the result as it is,
-# up to rounding. With other `steps` the schedule is computed anew for the new total: a cosine that
-# had fallen to 0 jumps up again, while "wsd" is made to be prolonged.
+# A resumed run may change these fields, and no others. Except for `steps` they do not change the
+# result, up to rounding. With more `steps` the schedule is computed again for the new total: a
+# cosine that had fallen to 0 jumps up again; "wsd" is made to be continued.
 MAY_CHANGE_ON_RESUME = ("out", "steps", "accumulate", "save_every", "resume", "compile", "device")
 
 

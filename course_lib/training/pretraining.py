@@ -1,12 +1,13 @@
-"""Pretraining, from text to a published model. A run that was stopped can be resumed.
+"""Pretraining: from a text to a model's folder. A run that was stopped can be resumed.
 
-The folder `out` holds everything that belongs to a run. With several processes, only the main one
-writes there:
+The folder `out` holds everything that belongs to a run:
 
     tokenizer.json, tokens/, held_out/       made once, from streamed text (token_files.py)
     run/config.json                          the run's settings
     run/state.safetensors, run/curve.json    the state to resume from, the learning curve
-    config.json, model.safetensors, card.json    written at the end
+    config.json, model.safetensors, card.json    the model, written at the end
+
+If several processes train together, only the main one writes there.
 """
 
 from collections.abc import Callable
@@ -48,12 +49,12 @@ SHORT_PERCENT = 90
 
 @dataclass(frozen=True)
 class Origin:
-    """The models that a run begins with, if any, and the objective that follows.
+    """What a run starts from: random weights, or another model's.
 
     Attributes:
         family: the family of the model to train.
-        shape: width, layers, heads and length of a model that begins with random weights.
-        parent: the model whose weights the run begins with; None for random weights.
+        shape: width, layers, heads and length of a model that starts with random weights.
+        parent: the model whose weights the run starts with; None for random weights.
         tokenizer: the parent's tokenizer; None means that one is learned.
         teacher: the model whose predictions a student learns from; None without distillation.
         name: the checkpoint of the parent or the teacher, "" for none.

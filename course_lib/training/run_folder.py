@@ -1,7 +1,7 @@
-"""A training run in a folder: the state from which it is resumed, and its learning curve.
+"""Train in a folder, which keeps the run's state and its learning curve.
 
-state.safetensors    see `run_state`
-curve.json           the points of the learning curve
+state.safetensors    the state from which a stopped run resumes (run_state.py)
+curve.json           the points of the learning curve, such as {"step": 100, "loss": 4.2, ...}
 """
 
 import platform
@@ -33,11 +33,11 @@ class Point:
 
     Attributes:
         step: number of updates so far.
-        loss: the mean since the last point.
-        lr: the last step's learning rate.
-        tokens: real tokens read since the last point.
-        seconds: since the last point.
-        probe: the probe's scores; None at points without a probe.
+        loss: the mean loss of the steps since the last point.
+        lr: the learning rate of this step.
+        tokens: number of tokens, without padding, since the last point.
+        seconds: time since the last point.
+        probe: scores of the model, such as the held-out loss; None if they were not measured here.
     """
 
     step: int
@@ -53,12 +53,12 @@ class Reports:
     """What is measured and reported during a run.
 
     Attributes:
-        log: steps between two points of the curve.
-        probe: model -> scores, such as the held-out loss. It has random numbers of its own, so
-            that training draws the same numbers with and without it.
-        probe_every: steps between two probes; one more is taken at the end.
-        watch: called with each step.
-        clock: gives the time in seconds.
+        log: number of steps between two points of the curve.
+        probe: a function that measures the model, such as its held-out loss. Its random numbers do
+            not change those of the training.
+        probe_every: number of steps between two probes; one more is taken at the end.
+        watch: a function that is called with each step, for example to show a progress bar.
+        clock: a function that returns the time in seconds.
     """
 
     log: int = 100

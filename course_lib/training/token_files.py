@@ -1,10 +1,10 @@
-"""Text to token files: what `tokenize` writes, and `pretrain` reads.
+"""Make token files of a text: a tokenizer, and the text as token ids, in a folder.
 
-A folder of token files holds
+The commands `tokenize` and `pretrain` write them once, and every later run only opens them:
 
-    tokenizer.json
-    tokens/       the ids of all documents to train on, and a note of what they are made from
-    held_out/     the ids of a few documents for the held-out loss
+    tokenizer.json    learned from the text
+    tokens/           the ids of all documents to train on, and a note of what they are made from
+    held_out/         the ids of a few documents that are not trained on; their loss is measured
 """
 
 import shutil
@@ -22,10 +22,11 @@ from course_lib.files import read_json, write_json
 from course_lib.training.pretrain_config import TokenizeConfig
 from course_lib.training.sizes import family_and_size
 
-LEARN_FROM = 50_000  # the vocabulary is learned from so many documents at the beginning
-HELD_OUT = 200  # documents to take from the validation split
-MADE_FROM = Path("tokens", "made_from.json")  # in the folder, written before all others
-Corpus = Callable[[], Iterable[Any]]  # gives the documents of a corpus, from the first on
+LEARN_FROM = 50_000  # number of documents that the vocabulary is learned from, the first ones
+HELD_OUT = 200  # number of documents that are taken from the validation split
+# The note of what the files are made from. It is written before all other files.
+MADE_FROM = Path("tokens", "made_from.json")
+Corpus = Callable[[], Iterable[Any]]  # a function that reads a corpus from its first document
 
 
 class TokenFiles(NamedTuple):
@@ -37,12 +38,13 @@ class TokenFiles(NamedTuple):
 
 
 def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> TokenFiles:
-    """Learn a tokenizer and stream a corpus into token files, unless they are there.
+    """Learn a tokenizer and write a corpus as token files, unless the folder has them already.
 
-    `out/held_out` gets the first documents of the validation split. If a corpus has none, it gets
-    the first `config.held_out` documents, which are not trained on. Files are there if they were
-    made from the same texts, in the same way; else they are made again, and so is a tokenizer that
+    Files that were made from other texts, or in another way, are made again; so is a tokenizer that
     was learned here.
+
+    `out/held_out` gets the first documents of the validation split. If the corpus has none, it gets
+    the first `config.held_out` documents, which are then not trained on.
 
     Args:
         config: the settings.
@@ -70,7 +72,7 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Toke
     )
     held_out, taken = _hold_out(config, corpus)
     if not _has_tokenizer(config, note):
-        # A source that is not there is refused here, before anything is made.
+        # If the source does not exist, the error comes here, before anything is written.
         chosen = tokenizer or _learn(config, corpus)
         write_json(config.out / MADE_FROM, note)  # before the tokenizer, for we may be stopped
         chosen.save(config.out)
