@@ -2,7 +2,8 @@
 
 They stand in the lessons' folders, `classroom/lessons/<name>/claims.yaml`, one entry a claim:
 
-    id      its name: in a lesson the anchor of its section, in data/results the file of its record
+    id      its name: the file of its record in data/results, and where a lesson shows it the anchor
+            of its section
     kind    exact: mathematics or a count, true to the last digit
             computed: a formula evaluated at full size (parameters, FLOPs, cost), without training
             measured: an experiment with small models over several seeds; what must agree is the
