@@ -5,6 +5,8 @@
     families  every model of the course: training, peak memory, inference, generation
     generation  small models, one prompt and sixteen: greedy, beam search, sampled
     --gpu     one NVIDIA GPU instead, see `lab/bench/gpu.py`
+    --first-cells  the lessons instead, see `lab/bench/first_cells.py`
+    --shares  instead, what of a step both sides share, see `lab/bench/shares.py`
     --where   no measurement: what a training step moves on a GPU, see `lab/bench/where.py`
 
 Every contender runs in a process of its own, for what one sets must not help the other. All have
@@ -32,11 +34,12 @@ from course_lib.errors import CourseError
 from course_lib.files import COURSE, read_json, write_json
 from course_lib.memory import KEEP_LARGE_BUFFERS
 from course_lib.training.device import has_bf16
-from lab.bench import gpu, roofline, where
+from lab.bench import first_cells, gpu, roofline, shares, summary, where
 from lab.bench.contenders import PARTS, SIZES, Timing, measures
 
 OUT = Path("data/results/bench.json")
 PICTURE = Path("docs/roofline.svg")
+SUMMARY = Path("docs/bench.svg")
 
 
 def run(
@@ -187,6 +190,12 @@ def main(arguments: list[str] | None = None) -> None:
         "--gpu", action="store_true", help="what only a GPU can tell, in its own record"
     )
     parser.add_argument(
+        "--first-cells", action="store_true", help="what each lesson's first cell waits for"
+    )
+    parser.add_argument(
+        "--shares", action="store_true", help="what of a training step both sides share"
+    )
+    parser.add_argument(
         "--where", action="store_true", help="count what a training step moves on a GPU"
     )
     parser.add_argument(
@@ -201,6 +210,12 @@ def main(arguments: list[str] | None = None) -> None:
         timing = Timing(**json.loads(plan))
         torch.manual_seed(0)
         print(json.dumps(measures()[measure].contenders[contender](timing)))
+        return
+    if given.first_cells:
+        print(first_cells.report())
+        return
+    if given.shares:
+        print(shares.report(Timing(tiny=given.tiny)))
         return
     if given.where:
         print(where.report())
@@ -227,6 +242,9 @@ def main(arguments: list[str] | None = None) -> None:
     if limits:
         picture = PICTURE if out == OUT else out.with_suffix(".svg")
         roofline.draw(done.values(), limits).savefig(picture, metadata={"Date": None})
+    if summary.ratios(done.values()):
+        picture = SUMMARY if out == OUT else out.with_name(f"{out.stem}_summary.svg")
+        summary.draw(done.values()).savefig(picture, metadata={"Date": None})
     print(f"\nWritten to {out}; what found no time comes first the next time.")
 
 

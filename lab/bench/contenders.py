@@ -36,6 +36,8 @@ MASKED = 0.15  # share of masked tokens
 GENERATED = 8  # rows that are continued at a time
 PROMPTS: tuple[int, ...] = (1, 16)
 WAYS: dict[str, dict[str, Any]] = GIVEN["ways"]  # options of both sides' `generate`
+# transformers' own default cache grows; the static one has all its columns from the start.
+THEIRS = ("transformers", "transformers static")
 OPTIONS = {"albert": {"embed": 32}}  # of a family's configuration, beside its size
 
 
@@ -177,6 +179,11 @@ def loss_of(family: str) -> losses.Loss:
     return OBJECTIVES[FAMILIES[family].objective].loss
 
 
+def training_loss(family: str) -> losses.Loss:
+    """The same, but of ELECTRA the discriminator's alone, as the public class has it."""
+    return _discriminator_loss if family == "electra" else loss_of(family)
+
+
 def _discriminator_loss(model: nn.Module, batch: losses.Batch) -> Tensor:
     """ELECTRA's without its generator, as the public class has it."""
     return losses.detection_loss(model(batch["ids"]), batch["labels"])
@@ -207,7 +214,7 @@ def train_figures(
         steps = nanogpt.train(model, data, size.batch, size.tokens, precision == "bf16")
     else:
         model = ours(family, size)
-        loss = _discriminator_loss if family == "electra" else loss_of(family)
+        loss = training_loss(family)
         steps = train(model, batches, loss, TrainConfig(steps=10**6, precision=precision))
     seconds = median_of(lambda: next(steps), timing.steps, timing.warmup)
     return model, {
@@ -253,7 +260,7 @@ def one_figure(
 
 def reader(side: str, precision: Precision, family: str, size: ModelSize) -> Any:
     """A model that is not trained, in eval mode, with weights of this precision."""
-    if side == "transformers":
+    if side in THEIRS:
         model = theirs(family, size).eval()
         return model.to(torch.bfloat16) if precision == "bf16" else model
     model = ours(family, size).eval()
@@ -293,7 +300,9 @@ def generation(
     length = {"max_new_tokens": timing.new, "min_new_tokens": timing.new}
     options = length | {"do_sample": False} | options
     ids = torch.randint(vocab, (batch, prompt), generator=torch.Generator().manual_seed(0))
-    if side == "transformers":
+    if side == "transformers static":
+        options["cache_implementation"] = "static"
+    if side in THEIRS:
         run = partial(model.generate, ids, attention_mask=torch.ones_like(ids), **options)
     else:
         run = partial(generate, model, ids, eos=1, **options)
@@ -360,6 +369,10 @@ UNITS = {
 NAMES: dict[str, str] = GIVEN["names"]
 SIDES = {name: tuple(name.split()) for name in ("transformers fp32", "course fp32", "course bf16")}
 BOTH_HALVED = SIDES | {"transformers bf16": ("transformers", "bf16")}
+WRITERS = BOTH_HALVED | {
+    "transformers static fp32": ("transformers static", "fp32"),
+    "transformers static bf16": ("transformers static", "bf16"),
+}
 PEERS = SIDES | {name: tuple(name.split()) for name in ("nanoGPT fp32", "nanoGPT bf16")}
 
 
@@ -403,7 +416,7 @@ def measures() -> dict[str, Measurement]:
     for batch in PROMPTS:
         found[f"generation, batch {batch}"] = Measurement(
             {"generation": "tokens/s"},
-            _contenders(BOTH_HALVED, writer, batch),
+            _contenders(WRITERS, writer, batch),
             of=("gpt", "GPT-2"),
         )
     ways = {f"{way}, batch {batch}": "tokens/s" for way in WAYS for batch in PROMPTS}
