@@ -5,17 +5,20 @@ The ways to load one:
     zoo.load("bert-mini")                       a shipped checkpoint (shipped.py)
     zoo.load_pretrained("path/to/folder")       a public folder, or a name of the hub (folders.py)
     zoo.open_model("...")                       either of these, with its tokenizer
-    zoo.load_sentence("path/to/folder")         an encoder of texts (sentence_folders.py)
+    zoo.load_sentence("path/to/folder")         a sentence encoder: a vector for each text
+                                                (sentence_folders.py)
     zoo.public("minilm")                        a public model by its short name (public_model.py)
-    zoo.require("...", "masked words")          a model with an ability (abilities.py)
+    zoo.require("...", "masked words")          any model, if it can do what a lesson needs
+                                                (abilities.py)
 
-Its other files:
+"Public" means: published by others, in the layout of Hugging Face. Shipped checkpoints come with
+the course and have a layout of their own. The other files:
 
-    kinds.py                the classes of models that a shipped checkpoint may hold
-    fetching.py             fetches a public model once
-    weights.py              tensors of safetensors files, and how they get into a model
-    public_weights.py       from the weights of a public folder to those that a model needs
-    generation_config.py    the settings of a folder that our `generate` lacks
+    kinds.py                how each class of model is stored in a shipped checkpoint
+    fetching.py             downloads a public model with a short name
+    weights.py              reads safetensors files, and loads them into a model
+    public_weights.py       chooses the weights of a public folder that a model needs
+    generation_config.py    warns of settings that our `generate` does not follow
 """
 
 from course_lib.zoo import shipped

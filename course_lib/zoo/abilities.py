@@ -1,8 +1,10 @@
-"""What a lesson needs of a model, checked before anything runs.
+"""Check in a lesson's first cell that the chosen model can do what the lesson needs.
 
-    model, tokenizer, card = zoo.require(MODEL, "masked words")
+MODEL = "gpt-english"
+model, tokenizer, card = zoo.require(MODEL, "masked words")
 
-If the model cannot do that, the error names a shipped model that can.
+CourseError: This lesson needs a model that fills in masked words (masked words); gpt-english is
+a LM and does not. Set MODEL = "bert-english", or take another one that does.
 """
 
 from collections.abc import Callable
@@ -29,14 +31,14 @@ class Ability:
     """Something that some models can do.
 
     Attributes:
-        has: whether a model has the ability.
-        means: a verb phrase for messages, such as "fills in masked words".
-        shipped: the name of a shipped model with the ability.
+        has: (model) -> whether it can.
+        means: a verb phrase for error messages, such as "fills in masked words".
+        example: a shipped model that can.
     """
 
     has: Callable[[Any], bool]
     means: str
-    shipped: str
+    example: str
 
 
 def _is_encoder(model: Any) -> bool:
@@ -86,37 +88,35 @@ ABILITIES = {
 
 
 def require(source: str | Path, ability: str) -> Loaded:
-    """Load a model and check that it has an ability. A lesson's first cell calls this with MODEL.
+    """Load a model and check that it has an ability.
 
     Args:
-        source: a model, as for `open_model`.
-        ability: one of `ABILITIES`. For "sentence encoder" the model is a `SentenceEncoder`, which
-            turns texts into vectors.
+        source: the model, as for `open_model`.
+        ability: one of `ABILITIES`. With "sentence encoder" the loaded model is a
+            `SentenceEncoder`, which turns texts into vectors.
 
     Raises:
-        CourseError: if the model lacks the ability, or there is no such model or ability.
+        CourseError: the model lacks the ability, or there is no such model or ability.
     """
     if ability not in ABILITIES:
         raise CourseError(f"There is no ability {ability!r}; there are {', '.join(ABILITIES)}.")
     wanted = ABILITIES[ability]
-    loaded = _opened(source, ability)
+    loaded = _open_sentence(source) if ability == "sentence encoder" else open_model(source)
     if not wanted.has(loaded.model):
         raise CourseError(
             f"This lesson needs a model that {wanted.means} ({ability}); {source} is a"
-            f' {type(loaded.model).__name__} and does not. Set MODEL = "{wanted.shipped}", or take'
+            f' {type(loaded.model).__name__} and does not. Set MODEL = "{wanted.example}", or take'
             " another one that does."
         )
     return loaded
 
 
-def _opened(source: str | Path, ability: str) -> Loaded:
-    """Open the model. For "sentence encoder" it is a `SentenceEncoder`, if it can be one."""
-    if ability != "sentence encoder":
-        return open_model(source)
+def _open_sentence(source: str | Path) -> Loaded:
+    """Load a model as a `SentenceEncoder`. A model that is none comes back as it is."""
     known = shipped.names() if (shipped.FOLDER / "manifest.json").exists() else []
     if str(source) not in known:
         folder = hub.pretrained(source)
-        if (folder / "modules.json").is_file():
+        if (folder / "modules.json").is_file():  # written by sentence-transformers
             encoder = load_sentence(folder)
             return Loaded(encoder, encoder.tokenizer, {"name": str(source)})
     loaded = open_model(source)

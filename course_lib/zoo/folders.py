@@ -1,12 +1,22 @@
-"""Public folders in and out: the Hugging Face layout becomes a model of this course, and back.
+"""Load and save models in the Hugging Face layout, which `from_pretrained` of transformers reads.
 
-The tables stand in `families/`, one file a family; this file only applies them, strictly in both
-directions.
+    bert-base-uncased/
+        config.json         {"model_type": "bert", "architectures": ["BertForMaskedLM"], ...}
+        model.safetensors   {"bert.encoder.layer.0.attention.self.query.weight": ..., ...}
+
+    model = load_pretrained("bert-base-uncased")      a heads.MLM on a Transformer
+    model.stack.blocks[0].attn.q.weight               the same numbers under our name
+
+Such a folder is called public. Its config.json names a family ("bert") and a public class of it
+("BertForMaskedLM"): a body, which is our `model.stack`, and a head for one task. The tables of
+`families/` say which of our fields and weights the public names mean. This file applies them in
+both directions. An entry of config.json or a weight that no table has is an error.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import nn
@@ -28,87 +38,105 @@ from course_lib.model.transformer import Transformer
 from course_lib.vocab import Vocab
 from course_lib.zoo import public_weights
 from course_lib.zoo.generation_config import warn_of_settings
-from course_lib.zoo.public_weights import architecture_named, class_of, fills, fitting
+from course_lib.zoo.public_weights import (
+    class_in_config,
+    class_to_read,
+    first_names,
+    fitting_classes,
+    has_whole_head,
+)
 from course_lib.zoo.weights import load_strictly, read_weights, weight_names
 
-MULTI_LABEL = "multi_label_classification"  # config.json's word for labels that may hold together
+# config.json's problem_type of a classifier that may give a text several labels at once
+MULTI_LABEL = "multi_label_classification"
 
 
 def load_pretrained(
     source: str | Path, *, architecture: str | None = None, **build: Any
 ) -> nn.Module:
-    """A model of this course with the weights of a folder in the Hugging Face layout, in eval mode.
+    """Load a public folder as a model of this course, in eval mode.
 
-    Heads that a file has beside the class's own are left out. A warning says what is left out, and
-    what is new. Another one names settings of generation that `generate` does not follow.
+    Warnings name the weights of heads that the class does not have, the weights that are random,
+    and the settings in generation_config.json that our `generate` does not follow.
 
     Args:
         source: the folder, or the hub's "OWNER/NAME".
-        architecture: the public class to read it as. A head that the file lacks is then new and
-            random. By default the class that config.json names, or that the file fills.
-        build: options for the head, such as classes=3. Without it a classifier's or tagger's
-            `class_names` are config.json's, if it names them.
+        architecture: the public class to read it as, such as "BertForSequenceClassification". If
+            the files lack its head, the head is random. By default the class in config.json, or
+            the one whose head the files have.
+        build: options for the head that override config.json, such as classes=3. A classifier or
+            tagger then has no `class_names`, which are otherwise those of config.json.
 
     Raises:
-        CourseError: if the family or class is not known, or a file does not fit.
+        CourseError: the family or class is unknown, or a file does not fit.
     """
+    # 1. A new model, by config.json.
     folder = hub.pretrained(source)
     fields = read_json(folder / "config.json")
-    weights = read_weights(folder)
-    try:
-        family = _family(fields, weights)
+    file_weights = read_weights(folder)
+    with _config_errors(folder):
+        family = _family(fields, file_weights)
         values = Config(renamed(fields, family.model_type))
-        stored = public_weights.stored(weights, family, families.MODEL_TYPES)
-        weights = stored.weights
-        name = architecture or class_of(architecture_named(values), family, weights)
+        public = public_weights.to_table_names(file_weights, family, families.MODEL_TYPES)
+        weights = public.weights
+        name = architecture or class_to_read(class_in_config(values), family, weights)
         if name not in family.architectures:
             known = ", ".join(family.architectures)
             raise CourseError(
                 f"{name!r} is no architecture of {family.model_type}; choose one of {known}."
             )
         config = family.read_config(values)
-        # Before a model is built that a wrong config.json makes too large.
+        # A wrong number in config.json must not fill the memory, so we check before building.
         _check_size(config, sum(tensor.numel() for tensor in weights.values()))
         _check_sides(values, config)
-        public = family.architectures[name]
-        ties = public_weights.ties(values, weights, family, public)
+        public_class = family.architectures[name]
+        ties = public_weights.ties(values, weights, family, public_class)
         options = changed(values, **build, **ties, weights=frozenset(weights))
-        model = public.build(config, options)
+        model = public_class.build(config, options)
         _set_multi_label(model, values)
         check_unread(values, family.model_type)
-    except CourseError as error:
-        raise CourseError(f"{folder}/config.json: {error}") from None
-    except (KeyError, TypeError, AttributeError) as error:
-        _raise_config_error(folder, error)
+
+    # 2. The weights of the files, under our names.
     table = family.whole_table(name, model)
-    weights = public_weights.without_extra(stored, table, model, family, str(folder))
-    absent = public_weights.absent_head(weights, table, model)
-    # A body that does not fit is refused first: then no other class would help.
-    new = public_weights.new_head(absent, table, model)
-    converted = convert(weights | new, table, model)
-    if absent and architecture is None:
+    weights = public_weights.without_other_heads(public, table, model, family, str(folder))
+    missing = public_weights.missing_head_weights(weights, table, model)
+    # `convert` comes before the error below. If the body does not fit either, its error is the one
+    # to show, because no other class would help.
+    initial = public_weights.initial_head_weights(missing, table, model)
+    converted = convert(weights | initial, table, model)
+    if missing and architecture is None:
         raise CourseError(
-            f"{folder}: the files lack the head of a {name} ({public_weights.some(absent)}); its"
+            f"{folder}: the files lack the head of a {name} ({first_names(missing)}); its"
             " answers would be random. Ask for what they hold, as architecture="
-            f'"{fitting(family, weights)[0]}", or for a new head, as architecture="{name}".'
+            f'"{fitting_classes(family, weights)[0]}", or for a new head, as architecture="{name}".'
         )
-    if absent:
-        public_weights.warn_of_new(absent, str(folder))
+    if missing:
+        public_weights.warn_of_random(missing, str(folder))
     load_strictly(model, converted, str(folder))
+
+    # 3. What else the folder knows of the model.
     if isinstance(model, heads.Classifier | heads.TokenClassifier) and "classes" not in build:
         model.class_names = _class_names(values)
-    kept: Any = model
-    kept.token_ids = _stored_token_ids(fields)  # for the next folder
+    any_model: Any = model
+    any_model.token_ids = _token_ids_in_config(fields)  # `save_pretrained` writes them again
     warn_of_settings(folder, model, fields)
     return model.eval()
 
 
 def load_body(source: str | Path) -> nn.Module:
-    """The stack below the head of a folder in the Hugging Face layout, whatever its class."""
+    """Load only the `Transformer` of a public folder, whatever head its class has.
+
+    Args:
+        source: the folder, or the hub's "OWNER/NAME".
+
+    Raises:
+        CourseError: the model has an encoder and a decoder.
+    """
     folder = hub.pretrained(source)
     family = _family(read_json(folder / "config.json"), weight_names(folder))
     bodies = [name for name, public in family.architectures.items() if not public.has_prefix]
-    # T5's files call the body's weights the same with a head and without one.
+    # A T5 has the same names with a head and without one, so none of its classes is known as a
+    # body. Its body is called "T5Model", like every body.
     body = next(iter(bodies), f"{family.name.upper()}Model")
     stack: Any = load_pretrained(folder, architecture=body).stack
     if not isinstance(stack, Transformer):
@@ -124,18 +152,20 @@ def save_pretrained(
     architecture: str | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> None:
-    """Write a folder that transformers' `from_pretrained` loads to the same outputs.
+    """Write a public folder. transformers' `from_pretrained` loads it to the same outputs.
 
     Args:
-        model: a head on a stack.
-        folder: made, if it is not there.
-        model_type: "bert"; by default that of this configuration.
-        architecture: "BertForMaskedLM"; by default that of this head.
-        tokenizer: written too. config.json then says which tokens begin, end and fill a text, which
-            transformers' `generate` needs.
+        model: a head on a body.
+        folder: the folder to write; it need not exist.
+        model_type: the family, such as "bert". By default one that can express the model's
+            configuration.
+        architecture: the public class, such as "BertForMaskedLM". By default the first one with
+            the model's head.
+        tokenizer: also written. config.json then names its tokens for the beginning, the end and
+            the padding of a text, which transformers' `generate` needs.
 
     Raises:
-        CourseError: if no public class has this head, its pool or this configuration.
+        CourseError: no public class has this head, its pooling or this configuration.
     """
     from safetensors.torch import save
 
@@ -155,116 +185,99 @@ def save_pretrained(
     families.check_pool(model, family.architectures[architecture])
     values = _config_values(model, family, architecture, config)
     if tokenizer is not None:
-        values |= _token_ids(values, tokenizer.vocab)
+        values |= _token_ids_of(tokenizer.vocab, has_decoder="decoder_start_token_id" in values)
     else:
-        values |= _kept_token_ids(model, family)
+        values |= _loaded_token_ids(model, family)
     values |= _labels(model)
 
     weights = convert_back(model.state_dict(), family.whole_table(architecture, model), model)
-    named = family.add_prefix(weights, architecture, model)
+    file_weights = family.add_prefix(weights, architecture, model)
     with atomic_folder(folder) as new:
-        (new / "model.safetensors").write_bytes(save(named, metadata={"format": "pt"}))
+        (new / "model.safetensors").write_bytes(save(file_weights, metadata={"format": "pt"}))
         write_json(new / "config.json", values)
         if tokenizer is not None:
             tokenizer.save(new, segments=config.embed.segments > 1)
 
 
 def whole_architecture(folder: Path) -> str | None:
-    """The public class that leaves nothing of a folder behind; None: the one of config.json.
+    """The public class that uses all weights of a folder; None if config.json names it already.
 
-    Published BERTs name the masked LM, and hold the next-sentence head with its trained pooler too.
-    Other files lack the head that they name.
+    A published BERT calls itself "BertForMaskedLM". Its file also has the pooler and the head for
+    next-sentence prediction, so it is a "BertForPreTraining". Other files have no head, and are
+    read as their body.
+
+    Args:
+        folder: a public folder.
     """
     values = read_json(folder / "config.json")
-    names = dict.fromkeys(weight_names(folder), torch.empty(0))
-    family = _family(values, names)
-    stored = public_weights.stored(names, family).weights.keys()
-    named = family.architectures.get(architecture_named(values))
-    if named is None:
+    no_tensors = dict.fromkeys(weight_names(folder), torch.empty(0))  # only the names are needed
+    family = _family(values, no_tensors)
+    names = public_weights.to_table_names(no_tensors, family).weights.keys()
+    config_class = family.architectures.get(class_in_config(values))
+    if config_class is None:
         return None
-    if not fills(named, stored):  # a body alone, whatever config.json says
-        return fitting(family, stored)[0]
-    if named.head is not heads.MLM:
+    if not has_whole_head(config_class, names):
+        return fitting_classes(family, names)[0]
+    if config_class.head is not heads.MLM:
         return None
     for name, architecture in family.architectures.items():
         if architecture.head is heads.Pretraining:
-            return name if fills(architecture, stored) else None
+            return name if has_whole_head(architecture, names) else None
     return None
 
 
-def _family(values: Values, names: Iterable[str]) -> Family:
-    """The family of a config.json; old ones do not say it, but their class or weights do.
+@contextmanager
+def _config_errors(folder: Path) -> Iterator[None]:
+    """Raise errors of the block as a `CourseError` that names the folder's config.json."""
+    path = f"{folder}/config.json"
+    try:
+        yield
+    except CourseError as error:
+        raise CourseError(f"{path}: {error}") from None
+    except KeyError as error:
+        raise CourseError(f"{path} has no field {error}, which its model needs.") from None
+    except (TypeError, AttributeError) as error:
+        raise CourseError(
+            f"{path} has a field of another kind than its model needs ({error})."
+        ) from None
 
-    Args:
-        values: the entries of the config.json.
-        names: the names of the weights.
-    """
-    model_type = values.get("model_type") or public_weights.model_type(
-        architecture_named(values), names, families.FAMILIES.values()
+
+def _family(values: Values, names: Iterable[str]) -> Family:
+    """The family of a config.json. An old one has no `model_type`, but a class or known weights."""
+    model_type = values.get("model_type") or public_weights.infer_model_type(
+        class_in_config(values), names, families.FAMILIES.values()
     )
     return families.family(str(model_type))
 
 
+def _check_size(config: StackConfig, file_size: int) -> None:
+    """Refuse a configuration of more weights than the files have.
+
+    Counted is one matrix of each layer's feed-forward network. No model has fewer weights.
+    """
+    fewest = config.width * config.hidden * (1 if config.shared else config.layers)
+    if fewest > file_size:
+        raise CourseError(f"It asks for {fewest:,} weights and more; its files hold {file_size:,}.")
+
+
 def _check_sides(values: Values, config: StackConfig) -> None:
-    """One stack or two. BART's and T5's decoders or encoders alone are other classes."""
-    has_two = values.get("is_encoder_decoder")
-    if has_two is not None and has_two != config.cross:
+    """Refuse an encoder or a decoder of BART or T5 alone, which transformers has as own classes."""
+    is_encoder_decoder = values.get("is_encoder_decoder")
+    if is_encoder_decoder is not None and is_encoder_decoder != config.cross:
         raise CourseError(
-            f"Only models as published are read: is_encoder_decoder {config.cross}, not {has_two}."
+            f"Only models as published are read: is_encoder_decoder {config.cross}, not"
+            f" {is_encoder_decoder}."
         )
 
 
-def _check_size(config: StackConfig, stored: int) -> None:
-    """A model has at least one matrix of the feed-forward in each layer."""
-    least = config.width * config.hidden * (1 if config.shared else config.layers)
-    if least > stored:
-        raise CourseError(f"It asks for {least:,} weights and more; its files hold {stored:,}.")
-
-
-def _raise_config_error(folder: Path, error: Exception) -> NoReturn:
-    """Say what is wrong with config.json, of an error while it was read."""
-    if isinstance(error, KeyError):
-        raise CourseError(
-            f"{folder}/config.json has no field {error}, which its model needs."
-        ) from None
-    raise CourseError(
-        f"{folder}/config.json has a field of another kind than its model needs ({error})."
-    ) from None
-
-
-def _class_names(values: Values) -> tuple[str, ...] | None:
-    """What config.json calls the classes; None where they are numbered only."""
-    by_number = values.get("id2label") or {}
-    names = [str(by_number[number]) for number in sorted(by_number, key=int)]
-    numbered = [f"LABEL_{number}" for number in range(len(names))]
-    return None if names == numbered else tuple(names)
-
-
-def _config_values(
-    model: nn.Module, family: Family, architecture: str, config: StackConfig
-) -> dict[str, Any]:
-    has_output = bool(family.architectures[architecture].output)
-    stack: Any = model.stack
-    is_untied = has_output and not is_tied(model)
-    has_two_tables = not getattr(stack, "one_table", True)
-    ties = {"tie_word_embeddings": False} if is_untied or has_two_tables else {}
-    return {
-        **family.write_config(config),
-        **ties,
-        **family.architectures[architecture].write_options(model),
-        "model_type": family.model_type,
-        "architectures": [architecture],
-    }
-
-
 def _set_multi_label(model: Any, values: Values) -> None:
-    """Tell a classifier whether several labels may hold at once.
+    """Set a classifier's `multi_label` by config.json's `problem_type`.
 
     Raises:
-        CourseError: it is a task that the course has not.
+        CourseError: the course does not have this kind of problem.
     """
     if type(model) not in (heads.Classifier, Seq2SeqClassifier):
-        return  # the other classes have one task each
+        return  # a tagger or a language model has only one kind of problem
     problem = values.get("problem_type")
     classes = model.out.out_features
     if problem not in (None, "regression", "single_label_classification", MULTI_LABEL):
@@ -276,23 +289,25 @@ def _set_multi_label(model: Any, values: Values) -> None:
     model.multi_label = problem == MULTI_LABEL
 
 
-def _labels(model: nn.Module) -> dict[str, Any]:
-    """What a classifier's or tagger's classes are called, and whether several may hold at once."""
-    out = getattr(model, "out", None)
-    if out is None:
-        return {}
-    names = getattr(model, "class_names", None)
-    if names is None:
-        names = [f"LABEL_{number}" for number in range(out.out_features)]
-    problem = {"problem_type": MULTI_LABEL} if getattr(model, "multi_label", False) else {}
-    return problem | {
-        "id2label": dict(enumerate(names)),
-        "label2id": {name: number for number, name in enumerate(names)},
-    }
+def _class_names(values: Values) -> tuple[str, ...] | None:
+    """The names of the classes: {"0": "bad", "1": "good"} gives ("bad", "good").
+
+    None if they are LABEL_0, LABEL_1, ..., which transformers writes for classes without a name.
+    """
+    by_number = values.get("id2label") or {}
+    names = [str(by_number[number]) for number in sorted(by_number, key=int)]
+    return None if names == _numbered_labels(len(names)) else tuple(names)
 
 
-def _stored_token_ids(fields: Values) -> dict[str, Any]:
-    """Which tokens begin, end and fill a text, by a config.json; a model knows its first token."""
+def _numbered_labels(count: int) -> list[str]:
+    return [f"LABEL_{number}" for number in range(count)]
+
+
+def _token_ids_in_config(fields: Values) -> dict[str, Any]:
+    """The entries bos_token_id, eos_token_id, pad_token_id and so on of a config.json.
+
+    decoder_start_token_id is left out: our encoder-decoders know it themselves (`stack.start`).
+    """
     return {
         name: value
         for name, value in fields.items()
@@ -300,29 +315,69 @@ def _stored_token_ids(fields: Values) -> dict[str, Any]:
     }
 
 
-def _kept_token_ids(model: nn.Module, family: Family) -> dict[str, Any]:
-    """Those of the folder that a model came from; else none, if transformers would take others."""
+def _config_values(
+    model: nn.Module, family: Family, architecture: str, config: StackConfig
+) -> dict[str, Any]:
+    """The entries of config.json but for tokens and labels."""
+    predicts_tokens = bool(family.architectures[architecture].output)
+    is_untied = predicts_tokens and not is_tied(model)
+    stack: Any = model.stack
+    has_two_tables = not getattr(stack, "one_table", True)  # encoder's and decoder's
+    ties = {"tie_word_embeddings": False} if is_untied or has_two_tables else {}
+    return {
+        **family.write_config(config),
+        **ties,
+        **family.architectures[architecture].write_options(model),
+        "model_type": family.model_type,
+        "architectures": [architecture],
+    }
+
+
+def _token_ids_of(vocab: Vocab, *, has_decoder: bool) -> dict[str, int | None]:
+    """The tokens that begin, end and pad a text, as entries of config.json.
+
+    Without these entries transformers assumes the ids of the published vocabulary, which may not
+    exist in this one.
+    """
+    ids = {"bos_token_id": vocab.bos, "eos_token_id": vocab.eos}
+    if vocab.pad is not None:
+        ids["pad_token_id"] = vocab.pad
+    if has_decoder:
+        # The decoder learned to write what the tokenizer puts around a text, for example
+        # [CLS] ... [SEP].
+        if vocab.eos is None:
+            ids["eos_token_id"] = vocab.sep
+        if vocab.bos is None:
+            ids["bos_token_id"] = vocab.cls
+        # transformers would otherwise force the published model's first and last token.
+        ids["forced_eos_token_id"] = None
+        ids["forced_bos_token_id"] = None
+    return ids
+
+
+def _loaded_token_ids(model: nn.Module, family: Family) -> dict[str, Any]:
+    """The same entries of the folder that a model was loaded from, if it was.
+
+    A GPT without them gets null, because transformers' default is token 50256, which only the
+    published GPT-2 has.
+    """
     ids = {}
     if family.model_type in ("gpt2", "openai-gpt"):
         ids = {"bos_token_id": None, "eos_token_id": None}
     return ids | getattr(model, "token_ids", {})
 
 
-def _token_ids(values: Values, vocab: Vocab) -> dict[str, int | None]:
-    """Which tokens begin, end and fill a text, by a tokenizer.
+def _labels(model: nn.Module) -> dict[str, Any]:
+    """The names of a classifier's or tagger's classes, and its problem_type if that is multi-label.
 
-    Without them transformers takes those of the published vocabulary, whose numbers may not even
-    exist here.
+    Two classes without a name give {"id2label": {0: "LABEL_0", 1: "LABEL_1"}, "label2id": ...}.
     """
-    ids = {"bos_token_id": vocab.bos, "eos_token_id": vocab.eos}
-    if vocab.pad is not None:
-        ids["pad_token_id"] = vocab.pad
-    if "decoder_start_token_id" in values:
-        # A text ends where the tokenizer's frame does; no end is forced on it.
-        if vocab.eos is None:
-            ids["eos_token_id"] = vocab.sep
-        if vocab.bos is None:
-            ids["bos_token_id"] = vocab.cls
-        ids["forced_eos_token_id"] = None
-        ids["forced_bos_token_id"] = None
-    return ids
+    out = getattr(model, "out", None)
+    if out is None:
+        return {}
+    names = getattr(model, "class_names", None) or _numbered_labels(out.out_features)
+    problem = {"problem_type": MULTI_LABEL} if getattr(model, "multi_label", False) else {}
+    return problem | {
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: number for number, name in enumerate(names)},
+    }

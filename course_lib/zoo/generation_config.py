@@ -1,9 +1,11 @@
-"""The settings of transformers' `generate` in a public folder: which of them ours lacks.
+"""Warn of settings in a public folder that transformers' `generate` follows and ours does not.
 
-`generate` takes its settings from its caller and reads no file. transformers takes a folder's
-generation_config.json as defaults, or the same fields of an old config.json. So a folder can ask
-for what the course does not do. A warning says so. The rule stands in `known_fields`, the tables in
-generation_config.toml.
+    generation_config.json    {"num_beams": 4, "no_repeat_ngram_size": 3, "eos_token_id": 2}
+
+transformers takes these as defaults (and the same fields of an old config.json). Our `generate`
+reads no file: its caller says everything. So the two can write different texts, and a warning names
+the fields that could cause it. generation_config.toml lists the fields that are harmless and those
+that differ; known_fields.py explains such tables.
 """
 
 import warnings
@@ -25,15 +27,15 @@ DIFFERS = KNOWN.table("any", "differs")  # field -> what transformers does with 
 
 
 def warn_of_settings(folder: Path, model: nn.Module, model_config: Mapping[str, Any]) -> None:
-    """Name the settings with which transformers' `generate` may write another text than ours.
+    """Warn if transformers' `generate` may write another text than ours with a folder's settings.
 
     Args:
-        folder: in the Hugging Face layout.
-        model: as loaded from it; one that writes no text is passed over.
+        folder: a folder in the Hugging Face layout.
+        model: the model that was loaded from it. Only a model that writes text is checked.
         model_config: the fields of the folder's config.json.
 
     Raises:
-        CourseError: if generation_config.json cannot be read.
+        CourseError: generation_config.json cannot be read.
     """
     if not isinstance(model, heads.LM | Seq2SeqLM):
         return
@@ -63,10 +65,10 @@ def warn_of_settings(folder: Path, model: nn.Module, model_config: Mapping[str, 
 def _without_known_tokens(
     fields: Mapping[str, Any], model: nn.Module, model_config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The fields but the first and the last token of a text, where ours are the same.
+    """The fields without a text's first and last token, if `generate` uses the same ones.
 
-    The first one is the model's; a causal model has none. The last one is the tokenizer's, which
-    belongs to config.json. So a config.json that names no last token is no contradiction.
+    The first one is in the model (`stack.start`); a causal model has none. The last one is in the
+    tokenizer. A config.json that names another last token shows that the tokenizer's differs.
     """
     kept = dict(fields)
     start = model.stack.start if isinstance(model, Seq2SeqLM) else None
@@ -74,7 +76,7 @@ def _without_known_tokens(
         kept.pop("decoder_start_token_id", None)
 
     end = kept.get("eos_token_id")
-    ends = end if isinstance(end, list) else [end]
+    ends = end if isinstance(end, list) else [end]  # some models have several
     if len(ends) == 1 and model_config.get("eos_token_id") in (None, end, ends[0]):
         kept.pop("eos_token_id", None)
     return kept

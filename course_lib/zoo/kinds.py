@@ -1,7 +1,11 @@
-"""The classes of models that a shipped checkpoint may hold: one row of `KINDS` each.
+"""How each class of model is stored in a shipped checkpoint: one entry of `KINDS` for each class.
 
-A row says how such a model is written to a checkpoint and made again from it. `shipped` does the
-reading and the writing.
+The entry "MLM" makes of a masked language model, and back again:
+
+    config.json          {"head": "MLM", "stack": {"width": 256, "layers": 4, ...}}
+    model.safetensors    "stack.blocks.0.attn.q.weight" and so on, tied matrices once
+
+shipped.py reads and writes the files. It adds "head", the name of the class.
 """
 
 from collections.abc import Callable
@@ -23,13 +27,13 @@ from course_lib.zoo.weights import load_strictly
 
 
 def _module_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The state of a module, tied tensors once."""
-    twins = tied(model)
-    return {name: value for name, value in model.state_dict().items() if name not in twins}
+    """The state dict without the second names of tied matrices."""
+    second_names = tied(model)
+    return {name: value for name, value in model.state_dict().items() if name not in second_names}
 
 
 def _fill_module(model: nn.Module, weights: dict[str, Tensor], source: str) -> None:
-    """Load the weights, tied ones under each of their names."""
+    """Load what `_module_weights` returned, and switch to eval mode."""
     for further_name, first_name in tied(model).items():
         if first_name in weights:
             weights.setdefault(further_name, weights[first_name])
@@ -39,16 +43,14 @@ def _fill_module(model: nn.Module, weights: dict[str, Tensor], source: str) -> N
 
 @dataclass(frozen=True)
 class Kind:
-    """How models of one class are written to a checkpoint and made again from it.
+    """How the models of one class are written to a checkpoint, and made again from it.
 
     Attributes:
-        build: config.json and vocabulary.json (empty if there is none) -> the model, with random
-            weights.
-        describe: model -> config.json, but for the name of its class.
+        build: (config.json, vocabulary.json or {}) -> a model with random weights.
+        describe: model -> its config.json without "head".
         weights: model -> its tensors by name.
-        fill: puts such tensors into a model that was built. The last argument is their file, for
-            an error.
-        vocabulary: vocabulary.json -> what stands in place of a tokenizer.
+        fill: (model, tensors by name, their file for error messages): loads the tensors.
+        vocabulary: vocabulary.json -> the vocabulary that users get instead of a tokenizer.
     """
 
     build: Callable[[dict[str, Any], dict[str, Any]], Any]
@@ -59,7 +61,7 @@ class Kind:
 
 
 def _head_on_stack(head: Callable[[Transformer], nn.Module]) -> Kind:
-    """The kind of a model that is a head on one stack, and nothing else to configure."""
+    """A head on one `Transformer`, whose configuration is all there is to store."""
     return Kind(
         build=lambda config, _: head(Transformer(from_dict(config["stack"]))),
         describe=lambda model: {"stack": to_dict(model.stack.config)},
@@ -67,13 +69,14 @@ def _head_on_stack(head: Callable[[Transformer], nn.Module]) -> Kind:
 
 
 def _token_head(head: Callable[..., nn.Module]) -> Kind:
-    """The same of a head that gives tokens' logits, by the token vectors or a matrix of its own."""
+    """A head with logits over the vocabulary. It may have an output matrix of its own (untied)."""
 
     def build(config: dict[str, Any], _: dict[str, Any]) -> nn.Module:
         return head(Transformer(from_dict(config["stack"])), tied=config.get("tied", True))
 
     def describe(model: Any) -> dict[str, Any]:
         config = {"stack": to_dict(model.stack.config)}
+        # Left out where it is true, as in the checkpoints that were made before it was there.
         return config if heads.is_tied(model) else config | {"tied": False}
 
     return Kind(build, describe)
@@ -113,7 +116,8 @@ def _describe_sentence(model: Sentence) -> dict[str, Any]:
 
 
 def _build_elmo(config: dict[str, Any], _: dict[str, Any]) -> elmo.BiLM:
-    filters = tuple(tuple(pair) for pair in config["elmo"]["filters"])  # JSON has lists
+    # JSON turns the config's tuples into lists.
+    filters = tuple(tuple(pair) for pair in config["elmo"]["filters"])
     return elmo.model(elmo.ElmoConfig(**config["elmo"] | {"filters": filters}))
 
 
@@ -142,7 +146,7 @@ def _fill_vectors(model: WordVectors, weights: dict[str, Tensor], _: str) -> Non
     model.matrix.copy_(weights["vectors"])
 
 
-# The class of a model, which config.json calls its head -> its kind.
+# name of the model's class, which is "head" in config.json -> how it is stored
 KINDS: dict[str, Kind] = {
     "LM": _token_head(heads.LM),
     "MLM": _token_head(heads.MLM),

@@ -4,7 +4,8 @@
     model, tokenizer, card = bert.load()
     encoder = bert.sentence_encoder()
 
-`course_lib/public_models.py` says which there are and how their files come to this machine.
+`python -m course_lib fetch minilm` downloads it once (fetching.py). course_lib/public_models.py
+lists the models and their files.
 """
 
 import warnings
@@ -20,42 +21,45 @@ from course_lib.zoo.shipped import Loaded, open_model
 
 @dataclass(frozen=True)
 class Public:
-    """A public model on this machine."""
+    """A public model that was downloaded.
+
+    Attributes:
+        name: its short name.
+        folder: its files, in the Hugging Face layout.
+    """
 
     name: str
-    folder: Path  # in the Hugging Face layout
+    folder: Path
 
     def load(self) -> Loaded:
-        """The model and its tokenizer, as `open_model` gives them."""
+        """The model, its tokenizer and a card with its name, as from `open_model`."""
         return open_model(self.folder)
 
     def sentence_encoder(self) -> SentenceEncoder:
-        """The model as an encoder of texts, with the vectors of sentence-transformers."""
+        """The model as an encoder, which turns texts into the vectors of sentence-transformers."""
         return load_sentence(self.folder)
 
 
 def public(name: str) -> Public:
-    """A public model on this machine by its short name, such as "minilm".
+    """A downloaded public model by its short name, such as "minilm".
 
     Raises:
-        CourseError: if it is not on this machine, or a file of it is not the published one. The
-            message says how to fetch it.
+        CourseError: it was not downloaded, or a file of it is not the published one. The message
+            says how to download it.
     """
     return Public(name, public_models.folder(name))
 
 
 def available(name: str, *, instead: str) -> str:
-    """The name of a model that a lesson can open: `name`, or `instead` if it was never fetched.
+    """The name of a model that a lesson can open: `name`, or `instead` if `name` is not here.
 
-    A lesson's first cell calls this. Only a public model that was never fetched is replaced, and a
-    `CourseWarning` says so. Any other name comes back as it is.
+    A lesson's first cell has MODEL = zoo.available("minilm", instead="bert-english"). If the public
+    model is missing, a `CourseWarning` says that the lesson's numbers will differ. Any other name
+    is returned as it is.
 
     Args:
-        name: a public model's short name, a shipped checkpoint, a folder, a name of the hub.
+        name: a public model's short name; or a shipped checkpoint, a folder or a name of the hub.
         instead: a shipped checkpoint.
-
-    Raises:
-        CourseError: if a file of the public model is not the published one.
     """
     if name not in public_models.MODELS:
         return name

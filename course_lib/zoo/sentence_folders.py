@@ -1,6 +1,17 @@
-"""A folder of sentence-transformers becomes an encoder of texts.
+"""Load a folder that sentence-transformers wrote as an encoder, which turns a text into a vector.
 
-Every field of its files is obeyed, known to be harmless (sentence_folders.toml), or refused.
+    all-MiniLM-L6-v2/
+        modules.json                               Transformer, then Pooling, then Normalize
+        config.json, model.safetensors             the Transformer, in the Hugging Face layout
+        sentence_bert_config.json                  {"max_seq_length": 256, "do_lower_case": false}
+        1_Pooling/config.json                      {"pooling_mode_mean_tokens": true, ...}
+        config_sentence_transformers.json          prompts, and how vectors are compared
+
+    encoder = load_sentence("all-MiniLM-L6-v2")
+    encoder.embed(["A train was late."])           a vector of length 1, like the library's
+
+Every field of these files is either used here, or listed as harmless in sentence_folders.toml, or
+refused.
 """
 
 import re
@@ -24,26 +35,28 @@ from course_lib.zoo.folders import load_body
 from course_lib.zoo.weights import load_strictly, read_weights
 
 KNOWN = KnownFields(Path(__file__).with_suffix(".toml"))
-PACKAGE = "sentence_transformers."  # whose classes are read; others are code of the folder's own
+# Modules of this package are read. Others are Python code in the folder, which is never run.
+PACKAGE = "sentence_transformers."
+# the library's name for a pooling -> ours
 POOLS: dict[str, Pool] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
 ACTIVATIONS = {
     f"{kind.__module__}.{kind.__name__}": kind
     for kind in (nn.Identity, nn.Tanh, nn.ReLU, nn.GELU, nn.SiLU)
 }
-# The settings beside the stack; older folders name the file after its family.
-BESIDE_STACK = [
+# The settings of the Transformer module. Older folders name the file after the model's family.
+TRANSFORMER_CONFIGS = [
     f"sentence_{name}_config.json" for name in ("bert", "roberta", "distilbert", "albert")
 ]
 
 
 def load_sentence(source: str | Path) -> SentenceEncoder:
-    """An encoder in eval mode, with the vectors that sentence-transformers gives.
+    """Load an encoder in eval mode. Its vectors equal those of sentence-transformers.
 
     Args:
         source: a folder, or "OWNER/NAME@REVISION" of the hub.
 
     Raises:
-        CourseError: if the folder asks for something that the course does not know.
+        CourseError: the folder has a module or a setting that the course does not know.
     """
     folder = hub.pretrained(source)
     modules = _modules(folder)
@@ -53,24 +66,28 @@ def load_sentence(source: str | Path) -> SentenceEncoder:
             f"{folder}/modules.json lists {', '.join(kinds)}; the course reads Transformer,"
             " Pooling, then Dense and Normalize."
         )
-    (_, body), (_, pooling), *tops = modules
-    stack: Any = load_body(body)
-    top = [_dense(place) if kind == "Dense" else _normalize(place) for kind, place in tops]
-    model = Sentence(stack, _pool(pooling / "config.json"), top).eval()
-    tokenizer = Tokenizer.load(body)
-    max_length = _beside_stack(body, tokenizer)
+    (_, body_folder), (_, pooling_folder), *others = modules
+    stack: Any = load_body(body_folder)
+    top = [_dense(path) if kind == "Dense" else _normalize(path) for kind, path in others]
+    model = Sentence(stack, _pool(pooling_folder / "config.json"), top).eval()
+    tokenizer = Tokenizer.load(body_folder)
+    max_length = _transformer_settings(body_folder, tokenizer)
     prompt, similarity = _settings(folder / "config_sentence_transformers.json")
     return SentenceEncoder(model, tokenizer, max_length, prompt, similarity)
 
 
 @contextmanager
-def _checked(path: Path, owner: str) -> Iterator[Config]:
-    """The fields of a file; none if it is not there.
+def _fields(path: Path, owner: str) -> Iterator[Config]:
+    """The fields of a file; none if there is no file.
 
-    Those that the block does not read are checked at its end.
+    At the end of the block, each field that was not read must be known to be harmless.
+
+    Args:
+        path: the JSON file.
+        owner: whose tables of sentence_folders.toml are used, such as "pooling".
 
     Raises:
-        CourseError: one of them is not known.
+        CourseError: a field was not read, and is not known.
     """
     config = Config(read_json(path) if path.is_file() else {})
     yield config
@@ -81,28 +98,27 @@ def _checked(path: Path, owner: str) -> Iterator[Config]:
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """The modules of a folder: the class of each, and its place."""
+    """The class and the folder of each module: ("Pooling", FOLDER/1_Pooling)."""
     modules = []
     for number, fields in enumerate(read_json(folder / "modules.json")):
         module = Config(fields)
         package, _, kind = str(module["type"]).rpartition(".")
-        place = folder / module["path"]
-        if not f"{package}.".startswith(PACKAGE) or not place.resolve().is_relative_to(
-            folder.resolve()
-        ):
+        path = folder / module["path"]
+        is_inside = path.resolve().is_relative_to(folder.resolve())
+        if not f"{package}.".startswith(PACKAGE) or not is_inside:
             raise CourseError(
                 f"{folder}/modules.json: module {number} is {module['type']} in"
                 f" {module['path'] or 'the folder itself'}, which is code or a place of its own."
             )
         KNOWN.check(module, "module", subject="the vectors")
-        modules.append((kind, place))
+        modules.append((kind, path))
     return modules
 
 
 def _pool(path: Path) -> Pool:
-    with _checked(path, "pooling") as values:
+    with _fields(path, "pooling") as values:
         modes = values.get("pooling_mode")
-        # Older files have a flag for each.
+        # Older files have a flag for each pooling: {"pooling_mode_mean_tokens": true, ...}.
         flags = [name for name in values if name.startswith("pooling_mode_") and values[name]]
         if not modes:
             modes = [re.sub("pooling_mode_|_tokens?$", "", flag) for flag in flags] or "mean"
@@ -115,7 +131,7 @@ def _pool(path: Path) -> Pool:
 
 def _dense(folder: Path) -> Dense:
     path = folder / "config.json"
-    with _checked(path, "dense") as values:
+    with _fields(path, "dense") as values:
         name = values.get("activation_function", "torch.nn.modules.activation.Tanh")
         if name not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
@@ -133,17 +149,21 @@ def _dense(folder: Path) -> Dense:
 
 
 def _normalize(folder: Path) -> Normalize:
-    with _checked(folder / "config.json", "normalize"):
+    with _fields(folder / "config.json", "normalize"):
         return Normalize()
 
 
-def _beside_stack(folder: Path, tokenizer: Tokenizer) -> int | None:
-    """The longest text in tokens; None: no limit. The tokenizer learns whether case counts.
+def _transformer_settings(folder: Path, tokenizer: Tokenizer) -> int | None:
+    """Let the tokenizer lower the case if the settings say so, and return the maximum length.
 
-    Older folders say the length beside the stack, newer ones in the tokenizer's settings.
+    Newer folders have the maximum length only in the tokenizer's own settings.
+
+    Returns:
+        The number of tokens after which a text is cut; None for no limit.
     """
-    there = [folder / name for name in BESIDE_STACK if (folder / name).is_file()]
-    with _checked(there[0] if there else folder / BESIDE_STACK[0], "transformer") as values:
+    present = [folder / name for name in TRANSFORMER_CONFIGS if (folder / name).is_file()]
+    path = present[0] if present else folder / TRANSFORMER_CONFIGS[0]
+    with _fields(path, "transformer") as values:
         if values.get("do_lower_case"):
             own = tokenizer.backend.normalizer
             steps = [normalizers.Lowercase(), *([own] if own is not None else [])]
@@ -153,8 +173,8 @@ def _beside_stack(folder: Path, tokenizer: Tokenizer) -> int | None:
 
 
 def _settings(path: Path) -> tuple[str, str]:
-    """The prompt before every text, and how vectors are compared."""
-    with _checked(path, "settings") as values:
+    """The prompt that is put before every text, and how vectors are compared ("cosine")."""
+    with _fields(path, "settings") as values:
         name = values.get("default_prompt_name")
         prompts = values.get("prompts") or {}
         similarity = values.get("similarity_fn_name") or "cosine"

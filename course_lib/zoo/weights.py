@@ -1,4 +1,13 @@
-"""Find and read safetensors files, and load them into a model: all of the weights or none."""
+"""Read the weights of a folder, and load them into a model: all of them or none.
+
+    model.safetensors                     one file, or its parts:
+    model-00001-of-00002.safetensors
+    model-00002-of-00002.safetensors
+    model.safetensors.index.json          {"weight_map": {"wte.weight": "model-00001-of-...", ...}}
+
+A safetensors file holds nothing but named tensors. The older pickled files (pytorch_model.bin) can
+run code when they are opened, so they are refused.
+"""
 
 import re
 import warnings
@@ -20,22 +29,22 @@ PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """A folder's weights in float32, from the files that transformers would read.
+    """Read a folder's weights, floats as float32, from the files that transformers would read.
 
-    Pickled weights are never opened. A warning names the files of weights that are not read.
+    A warning names other files of weights in the folder, such as a backup.
 
     Raises:
-        CourseError: if there is no such file, one is missing or damaged, or the memory is too
+        CourseError: there is no safetensors file, one is missing or damaged, or the memory is too
             small.
     """
     from safetensors.torch import load_file
 
     files = weight_files(folder)
-    _warn_of_others(folder, files)
+    _warn_of_unread(folder, files)
     _check_memory(folder, sum(file.stat().st_size for file in files))
     weights: dict[str, Tensor] = {}
     for file in files:
-        with _readable(file):
+        with _read_errors(file):
             weights |= load_file(file)
     return {
         name: tensor.float() if tensor.is_floating_point() else tensor
@@ -44,46 +53,45 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def weight_names(folder: Path) -> set[str]:
-    """The names of a folder's weights, without reading the weights."""
+    """The names of a folder's weights. The tensors themselves are not read."""
     from safetensors import safe_open
 
     names: set[str] = set()
     for file in weight_files(folder):
-        with _readable(file), safe_open(file, framework="pt") as tensors:
+        with _read_errors(file), safe_open(file, framework="pt") as tensors:
             names |= set(tensors.keys())
     return names
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that hold a folder's weights: one, or the parts of one.
+    """The safetensors files that hold a folder's weights, in transformers' order of preference.
 
-    transformers takes model.safetensors before the parts that an index lists. Parts without an
-    index say by their names how many there are.
+    model.safetensors comes first, then the parts in the index, then parts without an index.
 
     Raises:
-        CourseError: if there is none, or a part is missing.
+        CourseError: there is none, or a part is missing.
     """
     if (folder / ONE_FILE).is_file():
         return [folder / ONE_FILE]
     if (folder / INDEX).is_file():
-        parts = _listed(folder / INDEX)
+        parts = _parts_in_index(folder / INDEX)
     else:
-        parts = _numbered(folder)
+        parts = _parts_by_number(folder)
     if not parts:
         raise CourseError(_no_weights(folder))
-    absent = [name for name in parts if not (folder / name).is_file()]
-    if absent:
+    missing = [name for name in parts if not (folder / name).is_file()]
+    if missing:
         raise CourseError(
-            f"{folder} lacks {absent[0]}, one of the {len(parts)} parts of its weights; download it"
-            " again."
+            f"{folder} lacks {missing[0]}, one of the {len(parts)} parts of its weights; download"
+            " it again."
         )
     return [folder / name for name in parts]
 
 
-def _listed(index: Path) -> list[str]:
-    """The file names that an index lists."""
+def _parts_in_index(index: Path) -> list[str]:
     try:
         parts = sorted(set(read_json(index)["weight_map"].values()))
+        # A path such as "../other.safetensors" would leave the folder.
         are_names = all(Path(part).name == part for part in parts)
     except (KeyError, TypeError, AttributeError):
         are_names = False
@@ -92,13 +100,13 @@ def _listed(index: Path) -> list[str]:
     return parts
 
 
-def _numbered(folder: Path) -> list[str]:
-    """The names of all parts, by the count in the names of those that are there.
+def _parts_by_number(folder: Path) -> list[str]:
+    """The names that all parts must have, from the names of those in the folder.
 
-    A folder with model-00002-of-00003.safetensors needs three parts.
+    A folder with model-00002-of-00003.safetensors needs three parts, 00001 to 00003.
     """
-    numbers = [PART.fullmatch(file.name) for file in sorted(folder.glob("*.safetensors"))]
-    counts = [number[1] for number in numbers if number is not None]
+    matches = [PART.fullmatch(file.name) for file in sorted(folder.glob("*.safetensors"))]
+    counts = [match[1] for match in matches if match is not None]
     if not counts:
         return []
     count = counts[0]
@@ -123,21 +131,21 @@ def _no_weights(folder: Path) -> str:
     return f"{folder} holds no weights: no {ONE_FILE} and no {INDEX}."
 
 
-def _warn_of_others(folder: Path, read: list[Path]) -> None:
-    """Warn of weight files that are not read."""
-    others = sorted({file.name for file in folder.glob("*.safetensors")} - {f.name for f in read})
-    if others:
-        rest = " and the other parts" if len(read) > 1 else ""
+def _warn_of_unread(folder: Path, files: list[Path]) -> None:
+    """Warn of safetensors files that are not among the files to read."""
+    unread = {file.name for file in folder.glob("*.safetensors")} - {file.name for file in files}
+    if unread:
+        rest = " and the other parts" if len(files) > 1 else ""
         warnings.warn(
-            f"{folder}: read {read[0].name}{rest}, but not {', '.join(others)}.",
+            f"{folder}: read {files[0].name}{rest}, but not {', '.join(sorted(unread))}.",
             CourseWarning,
             stacklevel=4,
         )
 
 
 @contextmanager
-def _readable(file: Path) -> Iterator[None]:
-    """Turn errors of reading a file into a `CourseError`."""
+def _read_errors(file: Path) -> Iterator[None]:
+    """Raise errors of the block as a `CourseError` that names the file."""
     from safetensors import SafetensorError
 
     try:
@@ -147,33 +155,34 @@ def _readable(file: Path) -> Iterator[None]:
 
 
 def load_strictly(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> None:
-    """Load every weight or none.
+    """Load every weight of a model, after checking all of them.
 
     Args:
         model: the model to load into.
-        weights: the weights by the model's own names.
+        weights: the model's own name of a weight -> tensor.
         source: the file or folder, for error messages.
 
     Raises:
-        CourseError: if a weight is missing, unknown, of another shape or kind, or not finite.
+        CourseError: a weight is missing, unknown, of another shape or kind, or not finite. The
+            model is then unchanged.
     """
-    places = model.state_dict()
-    missing = sorted(places.keys() - weights.keys())
+    own = model.state_dict()
+    missing = sorted(own.keys() - weights.keys())
     if missing:
         raise CourseError(f"{source}: the weight {missing[0]} is missing ({len(missing)} in all).")
-    extra = sorted(weights.keys() - places.keys())
+    extra = sorted(weights.keys() - own.keys())
     if extra:
         raise CourseError(
             f"{source}: the weight {extra[0]} has no place in this model ({len(extra)} in all)."
         )
     for name, tensor in weights.items():
-        if places[name].shape != tensor.shape:
+        if own[name].shape != tensor.shape:
             raise CourseError(
                 f"{source}: {name} has shape {list(tensor.shape)}, but the configuration says"
-                f" {list(places[name].shape)}."
+                f" {list(own[name].shape)}."
             )
         # A float must not fill an integer or boolean tensor, nor the other way round.
-        is_same_kind = places[name].is_floating_point() == tensor.is_floating_point()
+        is_same_kind = own[name].is_floating_point() == tensor.is_floating_point()
         if not is_same_kind or not bool(tensor.isfinite().all()):
             raise CourseError(
                 f"{source}: {name} holds {tensor.dtype} numbers, or some that are not finite."
@@ -182,7 +191,7 @@ def load_strictly(model: nn.Module, weights: Mapping[str, Tensor], source: str) 
 
 
 def _check_memory(folder: Path, size: int) -> None:
-    """Refuse weights that do not fit into memory twice: as read, and in the model."""
+    """Refuse weights that do not fit into memory twice: as the file's tensors and the model's."""
     free = free_bytes()
     if 2 * size > free:
         raise CourseError(

@@ -13,7 +13,7 @@ from course_lib.zoo import ABILITIES
 
 @pytest.mark.parametrize("ability", ABILITIES)
 def test_the_model_that_an_error_names_can_do_it(ability):
-    shipped = ABILITIES[ability].shipped
+    shipped = ABILITIES[ability].example
     loaded = zoo.require(shipped, ability)
     assert ABILITIES[ability].has(loaded.model)
     assert loaded.card == zoo.card(shipped)
@@ -22,7 +22,7 @@ def test_the_model_that_an_error_names_can_do_it(ability):
 @pytest.mark.parametrize("ability", ABILITIES)
 def test_a_model_that_cannot_do_it_is_refused(ability):
     other = "gpt-nano" if ability != "decoder" else "bert-mini"
-    message = f'({ability}); {other} is a .* Set MODEL = "{ABILITIES[ability].shipped}"'
+    message = f'({ability}); {other} is a .* Set MODEL = "{ABILITIES[ability].example}"'
     with pytest.raises(CourseError, match=message.replace("(", r"\(").replace(")", r"\)")):
         zoo.require(other, ability)
 
