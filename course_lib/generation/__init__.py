@@ -1,17 +1,22 @@
-"""Text from a language model: greedy, sampled or by beam search; tasks as prompts.
+"""Generate text with a language model, and solve tasks by prompts.
 
-Its files, in the order in which they build on each other:
+    generate(model, ids, max_new_tokens=20)                                greedy: the most probable
+    generate(model, ids, max_new_tokens=20, do_sample=True, top_p=0.9)     sampling
+    generate(model, ids, max_new_tokens=20, num_beams=4)                   beam search
 
-    filters.py      functions that change the logits before a token is sampled
-    config.py       the options of a generation
-    graphed.py      one step as a CUDA graph, replayed for every token
-    state.py        the unfinished texts, and their key-value cache
+`ids` are token ids [B T]; text.py takes and gives strings. The files, in the order in which they
+build on each other:
+
+    filters.py      functions that change the logits before a token is sampled (top-p, ...)
+    config.py       the options of `generate`
+    graphed.py      on a GPU, one step as a CUDA graph that is replayed for every token
+    state.py        the unfinished texts, and the cache of their keys and values
     sampling.py     greedy decoding and sampling
     beam.py         beam search
-    text.py         text in, text out
-    templates.py    a task's rows as prompts, with few-shot examples
-    scoring.py      the log probabilities of continuations
-    prompting.py    tasks as prompts: choices ranked, or free answers generated
+    text.py         from a prompt to a text, as strings
+    templates.py    makes prompts of a task's rows, with few-shot examples
+    scoring.py      the log probabilities of given continuations
+    prompting.py    answers a whole task: ranks its choices, or generates free answers
 """
 
 from course_lib.generation.config import GenerationConfig

@@ -1,4 +1,7 @@
-"""The options of a generation."""
+"""The options of `generate`: how tokens are chosen, and where a text ends.
+
+GenerationConfig.of(max_new_tokens=20, do_sample=True, temperature=0.8, top_p=0.9, eos=50256)
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,25 +17,25 @@ from course_lib.generation.filters import FILTERS, Filter, by_name
 
 @dataclass(frozen=True)
 class GenerationConfig:
-    """How tokens are chosen, and where a text ends.
+    """The options of `generate`.
 
     Args:
         max_new_tokens: the largest number of tokens to add to a text.
         do_sample: sample the next token; by default the most probable one is taken.
         filters: functions that change the logits before a token is sampled (filters.py), applied in
             this order.
-        num_beams: above 1, a beam search that keeps this many unfinished texts. Its score is the
-            sum of log probabilities / length ** length_penalty.
-        length_penalty: the larger, the longer the texts that win; 0 compares plain sums.
+        num_beams: above 1, a beam search (beam.py) that keeps this many unfinished texts. A text's
+            score is the sum of its log probabilities / length ** length_penalty.
+        length_penalty: with larger values longer texts win; 0 compares the sums themselves.
         early_stopping: when a beam search stops. True: as soon as `num_beams` texts have ended.
-            False: when no beam would be among the best if it ended now. "never": when no beam could
-            be among them at any later length.
-        min_new_tokens: `eos` cannot be chosen before a text has this many new tokens.
-        eos: the token that ends a text; by default texts end at `max_new_tokens` only.
-        pad: the token that fills a row after its `eos`; by default `eos` itself.
+            False: when no beam would be among the best ended texts if it ended now. "never": when
+            no beam could be among them at any later length.
+        min_new_tokens: the end token cannot be chosen before a text has this many new tokens.
+        eos: the end token. By default there is none, so texts end at `max_new_tokens`.
+        pad: the token that fills a row after its end token; by default the end token.
 
     Raises:
-        CourseError: if the fields contradict each other.
+        CourseError: the options contradict each other.
     """
 
     max_new_tokens: int
@@ -63,7 +66,10 @@ class GenerationConfig:
 
     @classmethod
     def of(cls, *, filters: Sequence[Filter] = (), **options: Any) -> "GenerationConfig":
-        """A config from keywords. `top_p=0.9` becomes the filter `top_p(0.9)`."""
+        """A config from keywords, filters by name among them: `top_p=0.9` means `top_p(0.9)`.
+
+        The named filters come before those in `filters`.
+        """
         named = {name: options.pop(name) for name in FILTERS if name in options}
         return cls(filters=[*by_name(**named), *filters], **options)
 
@@ -75,10 +81,10 @@ class GenerationConfig:
         return 0 if self.eos is None else self.eos
 
     def allowed(self, scores: Float[Tensor, "B V"], new_tokens: int) -> Float[Tensor, "B V"]:
-        """Scores of the next token, with -inf for tokens that must not be written now.
+        """The scores of the next token, with -inf for tokens that must not be chosen now.
 
-        Drawing, greedy choice and beam search all come through here. Today it holds back an end
-        that would come too soon.
+        Sampling, greedy decoding and beam search all call this. The only such token is an end token
+        before `min_new_tokens`.
 
         Args:
             scores: logits or log probabilities.

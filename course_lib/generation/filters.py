@@ -1,6 +1,13 @@
 """Decoding filters: functions that change the next token's logits before it is sampled.
 
-A filter removes a token by setting its logit to -inf. Filters are applied one after the other:
+    probabilities of four tokens     0.50   0.30   0.15   0.05
+    temperature(0.5)                 0.68   0.25   0.06   0.01
+    top_k(2)                         0.62   0.38   0      0
+    top_p(0.7)                       0.62   0.38   0      0        0.50 + 0.30 reach 0.7
+    min_p(0.2)                       0.53   0.32   0.16   0        0.05 is below 0.2 * 0.50
+
+A filter works on logits. It removes a token by setting its logit to -inf. Filters are applied one
+after the other:
 
     generate(model, ids, max_new_tokens=20, do_sample=True, filters=[temperature(0.8), top_p(0.9)])
 
@@ -20,10 +27,10 @@ Filter = Callable[[Float[Tensor, "*B V"]], Float[Tensor, "*B V"]]
 
 
 def temperature(value: float) -> Filter:
-    """Divide the logits: below 1 probable tokens become more probable, above 1 less so.
+    """Divide the logits. Below 1 the probable tokens become more probable, above 1 less probable.
 
     Raises:
-        CourseError: if the value is not above 0; its limit at 0 is greedy decoding.
+        CourseError: the value is not above 0. Towards 0 it becomes greedy decoding.
     """
     _check("temperature", value, value > 0, "above 0 (greedy choice is the limit at 0)")
 
@@ -45,7 +52,7 @@ def top_k(k: int) -> Filter:
 
 
 def top_p(p: float) -> Filter:
-    """Keep the smallest set of tokens whose probability reaches p (Holtzman et al. 2020, 3.1).
+    """Keep the fewest tokens whose probabilities add up to p (Holtzman et al. 2020, section 3.1).
 
     At p = 1 every token stays.
     """
@@ -90,10 +97,10 @@ FILTERS: dict[str, Callable[[Any], Filter]] = {
 
 
 def by_name(**settings: float | None) -> list[Filter]:
-    """Filters from keywords: `by_name(top_p=0.9)` is `[top_p(0.9)]`. None leaves one out.
+    """Filters from keywords: `by_name(top_p=0.9, top_k=None)` is `[top_p(0.9)]`.
 
     Raises:
-        CourseError: if there is no filter of a name.
+        CourseError: there is no filter of this name.
     """
     for name in settings:
         if name not in FILTERS:

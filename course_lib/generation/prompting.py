@@ -1,14 +1,12 @@
-"""Tasks as prompts, without training: the model ranks given choices, or writes a free answer.
+"""Solve tasks by prompts, without training: rank given choices, or generate a free answer.
 
-questions, Template     the rows of a task as prompts, with few-shot examples (templates.py)
-score                   the log probabilities of any continuations (scoring.py)
-rank                    a value for each choice of each question
-complete                free answers
-answer                  the answers to a whole task, chosen or free
+    template = Template("{text} In short, it was {answer}.", words=("bad", "good"))
+    task = questions(template, rows, examples=training_rows, shots=4)
+    values = rank(model, tokenizer, task)         a value for "bad" and one for "good" in each row
+    answer(model, tokenizer, rows, template)      the better one of each row, beside the right one
 
-template = Template("{text} In short, it was {answer}.", words=("bad", "good"))
-task = questions(template, rows, examples=training_rows, shots=4)
-values = rank(model, tokenizer, task)
+`questions` and `Template` are in templates.py: they make prompts of a task's rows. `score` is in
+scoring.py: it gives the log probability of any continuation. `complete` generates free answers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,7 +53,7 @@ def rank(
     normalise: Normalise = "sum",
     batch: int = 32,
 ) -> list[Float[Tensor, " C"]]:
-    """A value in nats for each of the C choices of each question. The largest is the answer.
+    """A value, in nats, for each of the C choices of each question. The largest is the answer.
 
     Args:
         model: a causal model (`heads.LM`).
@@ -68,7 +66,7 @@ def rank(
         batch: the largest number of choices in a batch.
 
     Raises:
-        CourseError: if a question has no choices, or there is no such `normalise`.
+        CourseError: a question has no choices, or there is no such `normalise`.
     """
     if normalise not in get_args(Normalise):
         raise CourseError(
@@ -86,7 +84,8 @@ def rank(
         sizes = [[len(choice.strip()) for choice in texts] for texts in choices]
         return [p / torch.tensor(size) for p, size in zip(logprobs, sizes, strict=True)]
     if normalise == "unconditional":
-        # White space at the end of the question belongs to the choice, so it follows "Answer:" too.
+        # `encode` gives white space at the end of a prompt to the choice, so it follows "Answer:"
+        # too.
         bare = ["Answer:" + left[len(left.rstrip()) :] for left in lefts]
         priors = score(model, tokenizer, bare, choices, batch=batch)
         return [p - _logprobs(prior) for p, prior in zip(logprobs, priors, strict=True)]
@@ -106,7 +105,7 @@ def complete(
     max_new_tokens: int = 32,
     batch: int = 32,
 ) -> list[str]:
-    """The text that a model writes after each prompt, by greedy decoding.
+    """The text that a model generates after each prompt, by greedy decoding.
 
     Args:
         model: a causal model (`heads.LM`). Or an encoder-decoder, which reads the prompts as its
@@ -167,8 +166,9 @@ def answer(
 ) -> Answers:
     """A causal model's answers to all rows of a task (Brown et al. 2020, section 2.4).
 
-    With choices, the most probable one is the answer. A free answer is the text that the model
-    writes until the text that follows {answer} in the template, or the text between two examples.
+    With choices, the most probable one is the answer. Without, the answer is what the model
+    generates. It ends where the template's text after {answer} begins, or the text between two
+    examples.
 
     Args:
         model: a causal model (`heads.LM`).
@@ -181,7 +181,7 @@ def answer(
         max_new_tokens: the largest number of tokens in a free answer.
 
     Raises:
-        CourseError: if there are no rows, or `questions`, `rank` or `complete` raises it.
+        CourseError: there are no rows, or `questions`, `rank` or `complete` refuses them.
     """
     task = questions(template, rows, examples=examples, shots=shots, seed=seed)
     if not task:
@@ -190,9 +190,9 @@ def answer(
         chosen = [int(values.argmax()) for values in rank(model, tokenizer, task)]
         return Answers(chosen, [question.label for question in task])
 
-    # A space would end every answer after its first word, so `between=" "` stops nothing. A newline
-    # does: after it the model would begin an example of its own. The text after the answer is taken
-    # from the first question, as if it were the same for all.
+    # `between` is often a newline, after which the model would invent another example. If it is a
+    # space, it is no stop string, because every answer would end after its first word. The text
+    # after the answer is taken from the first question. All are assumed to have the same.
     candidates = (task[0].right.strip(), template.between)
     stop = [text for text in candidates if text.strip(" ")]
     lefts = [question.left for question in task]

@@ -1,6 +1,10 @@
 """Greedy decoding and sampling, token by token. Beam search is in beam.py.
 
-`_steps` is the loop to read. `stream` yields its steps, and `generate` collects them.
+    ids, mask = left_pad(tokenizer.ids(["In the kitchen", "Then"], special=False))
+    generate(model, ids, attention_mask=mask, max_new_tokens=20)     [2, T + 20]: both, continued
+    stream(model, ids, attention_mask=mask, max_new_tokens=20)       one step for each new token
+
+`_steps` is the loop behind both functions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,19 +25,19 @@ _Model = TypeVar("_Model", bound=nn.Module)
 
 
 class Next(NamedTuple):
-    """One step of `stream`: the next token of each row, and the distribution it is from."""
+    """One step of `stream`: the next token of each row, and the distribution it was drawn from."""
 
     token: Int[Tensor, " B"]
     distribution: Float[Tensor, "B V"]
 
 
 class Generated(NamedTuple):
-    """The R texts of each of the B prompts, in adjacent rows. A beam search gives the best first.
+    """R texts for each of B prompts, in adjacent rows. With beam search the best is first.
 
     Attributes:
         ids: each prompt with its new tokens.
-        scores: the sum of the new tokens' log probabilities up to the end token, in nats. A beam
-            search divides it by length ** length_penalty.
+        scores: the sum of the new tokens' log probabilities up to the end token, in nats. In a beam
+            search it is divided by length ** length_penalty.
     """
 
     ids: Int[Tensor, "BR T+new"]
@@ -43,7 +47,7 @@ class Generated(NamedTuple):
 def next_distribution(
     logits: Float[Tensor, "*B V"], filters: Sequence[Filter] = (), **named: float | None
 ) -> Float[Tensor, "*B V"]:
-    """Probabilities of the next token in float32. Tokens that a filter removed have exactly 0.
+    """The probabilities of the next token, in float32. A token that a filter removed has 0.
 
     Args:
         logits: the model's logits, of any precision.
@@ -72,15 +76,18 @@ def generate(model: nn.Module, ids: Int[Tensor, "B T"], **options: Any) -> Int[T
     """Continue each row of `ids`.
 
     Args:
-        model: a causal model (`heads.LM`). Or an encoder-decoder (`seq2seq.Seq2SeqLM`), which reads
-            `ids` as sources and begins its targets with the start token.
-        ids: prompts padded on the left (`left_pad`); sources may be padded on either side.
+        model: a causal model (`heads.LM`), which continues the prompts; or an encoder-decoder
+            (`seq2seq.Seq2SeqLM`), which reads them as sources and writes targets.
+        ids: prompts, padded on the left (`left_pad`). Sources may be padded on either side.
         options: the fields of `GenerationConfig` (max_new_tokens, do_sample, num_beams, eos, ...)
-            and filters by name (top_p=0.9); attention_mask, Bool[B T], True at the real tokens;
-            generator, for sampling; cache: False computes all positions again at every step.
+            and filters by name (top_p=0.9). Also:
+            attention_mask: Bool[B T], True at the real tokens; by default all are real.
+            generator: the random numbers for sampling.
+            cache: False lets the model read all tokens again at every step.
 
     Returns:
-        The prompts with their new tokens; of an encoder-decoder the targets alone.
+        The prompts with their new tokens. An encoder-decoder's rows are the start token and the new
+        tokens, without the sources.
     """
     return generate_several(model, ids, 1, scored=False, **options).ids
 
@@ -103,14 +110,14 @@ def generate_several(
         ids: as in `generate`.
         num_return_sequences: R, the number of texts to sample or to keep for each prompt.
         cache: as in `generate`.
-        scored: False leaves the scores of greedy and sampled texts at 0, which saves a softmax at
-            every step.
+        scored: False leaves the scores at 0, which saves a softmax at every step. Beam search
+            has its scores anyway.
         attention_mask: as in `generate`.
         generator: as in `generate`.
         options: as in `generate`.
 
     Raises:
-        CourseError: if the options ask for more texts or beams than are possible.
+        CourseError: the options ask for more texts or beams than are possible.
     """
     config = GenerationConfig.of(**options)
     _check_counts(config, num_return_sequences, model)
@@ -134,10 +141,10 @@ def generate_several(
                 if scored:
                     probs = distribution.gather(1, token[:, None])[:, 0]
                     scores += probs.log().where(is_open, 0.0)
-                    if config.eos is not None:
+                    if config.eos is not None:  # the end token itself still counts
                         is_open = is_open & (token != config.eos)
             texts = state.so_far
-    # Copies made outside of inference mode may be trained on.
+    # PyTorch refuses to train on tensors that were made in inference mode. These copies are not.
     return Generated(texts.clone(), scores.clone())
 
 
@@ -159,7 +166,7 @@ def stream(
         options: as in `generate`.
 
     Raises:
-        CourseError: if the options ask for a beam search.
+        CourseError: the options ask for a beam search.
     """
     config = GenerationConfig.of(**options)
     if config.num_beams > 1:
@@ -176,8 +183,12 @@ def _steps(
 ) -> Iterator[Next]:
     """Yield one step for each new token.
 
-    If nobody needs the distribution, a greedy step carries the logits in its place, which saves a
-    softmax.
+    Args:
+        state: the texts so far.
+        config: the options.
+        generator: the random numbers for sampling.
+        needs_distribution: False saves the softmax of a greedy step. The step then has the logits
+            in the field `distribution`.
     """
     has_ended = torch.zeros(state.rows, dtype=torch.bool, device=state.text.device)
     while state.length < state.max_length:

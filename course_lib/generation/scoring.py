@@ -1,8 +1,11 @@
 """The log probabilities that a causal model gives to continuations of a prompt.
 
-`encode` turns a prompt and a continuation into token ids, and says where the continuation begins.
-`score` adds up the log probabilities of the continuation's tokens. All continuations of a prompt
-share one pass of the model over the prompt.
+    score(model, tokenizer, ["the cat "], [["sat", "ran"]])
+    [[Score(logprob=-2.1, tokens=1), Score(logprob=-3.4, tokens=1)]]
+
+`encode` turns a prompt and a continuation into token ids, and finds where the continuation begins.
+`score` adds up the log probabilities of the continuation's tokens. The model reads a prompt only
+once for all of its continuations.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,9 +53,9 @@ def encode(
     White space at the prompt's end belongs to the continuation, because a byte-level token holds
     the space before its word: the last token above is " sat".
 
-    A token may lie across the boundary: "boo" and "k" can give the one token "book". It counts as
-    the first token of the continuation. An evaluation that cuts the joined ids at the length of
-    the prompt's ids does not score it.
+    A token may cross the boundary: "boo" and "k" can give the one token "book". It counts as the
+    first token of the continuation. (An evaluation that cuts the joined ids at the length of the
+    prompt's ids would not score it.)
 
     Args:
         tokenizer: the model's tokenizer.
@@ -60,8 +63,8 @@ def encode(
         continuations: one text for each prompt.
 
     Raises:
-        CourseError: if a continuation is empty or has an unknown token, or if its first token has
-            no token before it that could predict it.
+        CourseError: a continuation is empty or has an unknown token, or there is no token before it
+            that could predict its first token.
     """
     start = start_tokens(tokenizer)
     unk_id = tokenizer.vocab.unk
@@ -128,8 +131,8 @@ def score(
             in the same batch, even if they are more.
 
     Raises:
-        CourseError: if a prompt has no continuation, if a prompt with its continuation is too long
-            for the model, or if `encode` refuses one.
+        CourseError: a prompt has no continuation, a prompt with its continuation is too long for
+            the model, or `encode` refuses one.
     """
     if not all(map(len, continuations)):
         raise CourseError(
@@ -249,8 +252,8 @@ def _score_batch(
 def _prefix_length(rows: Sequence[Encoded]) -> int:
     """The number of tokens that are read once for all rows of a group.
 
-    The rows may have the token before the first scored one in common too. It is left out: its
-    logits are needed. `first` is at least 1, so the result is at least 0.
+    The token before the first scored one is never among them, because its logits are needed.
+    `first` is at least 1, so the result is at least 0.
     """
     common = common_prefix_length([row.ids for row in rows])
     return min(common, min(row.first for row in rows) - 1)

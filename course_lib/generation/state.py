@@ -1,6 +1,13 @@
-"""The unfinished texts of a generation, and the cache of their keys and values.
+"""The unfinished texts of one call of `generate`, and the cache of their keys and values.
 
-The cache lives here, not in the model: two generations with one model do not disturb each other.
+    state = State(model, ids, None, max_new_tokens=2)
+    state.append(state.logits().argmax(dim=-1))       greedy decoding of the first new token
+    state.append(state.logits().argmax(dim=-1))       of the second
+    state.so_far                                      the prompts with two new tokens
+
+At the first call of `logits` the model reads the prompts. Later it reads only the newest token of
+each row, because the cache has the keys and values of the others. The cache is here and not in the
+model, so two generations with one model do not disturb each other.
 """
 
 from collections.abc import Sequence
@@ -21,13 +28,19 @@ from course_lib.objectives.collate import pad_to_longest
 def left_pad(
     rows: Sequence[Sequence[int]], pad: int = 0
 ) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """Prompts of different lengths as one batch, padded on the left so that all end in one column.
+    """Make a batch of prompts, padded on the left so that all end in the same column.
+
+    The new tokens can then be appended to all rows at once.
+
+    Args:
+        rows: the token ids of each prompt.
+        pad: the padding token.
 
     Returns:
         The token ids, and the attention mask: True at the real tokens.
 
     Raises:
-        CourseError: if a prompt is empty.
+        CourseError: a prompt is empty.
 
     >>> ids, mask = left_pad([[5, 6, 7], [8]])
     >>> ids.tolist()
@@ -44,11 +57,11 @@ def left_pad(
 
 
 class State:
-    """The tokens so far, their attention mask, and the key-value cache.
+    """The tokens of all texts so far, their attention mask, and the cache.
 
-    Every prompt has `copies` adjacent rows: one for each beam, or for each sampled text. The
-    prompts of an encoder-decoder are its sources. The encoder reads them here, once, and each text
-    begins with the start token.
+    Every prompt has `copies` adjacent rows, one for each beam or each sampled text. For an
+    encoder-decoder the prompts are the sources. The encoder reads them once, when the state is
+    made. Then each text begins with the decoder's start token alone.
 
     Args:
         model: a causal language model, or an encoder-decoder.
@@ -56,13 +69,13 @@ class State:
         attention_mask: True at the real tokens; by default all are.
         max_new_tokens: the largest number of tokens to add.
         copies: the number of rows for each prompt.
-        cache: False computes the keys and values of all tokens again at every step.
+        cache: False lets the model read all tokens again at every step.
         graph: on a GPU, record one step and replay it for each token (graphed.py). Rows can then
             not be reordered.
 
     Raises:
-        CourseError: if the prompts are no batch of tokens, end in padding, or leave too few
-            positions for the new tokens.
+        CourseError: the prompts are not [B T] token ids, they end in padding, or the model has too
+            few positions for the new tokens.
     """
 
     def __init__(
@@ -101,14 +114,14 @@ class State:
         self.copies = copies
         self.length = self.prompt
         self.max_length = self.prompt + max_new_tokens
-        self.cached = 0  # columns whose keys and values are in the cache
+        self.cached = 0  # the number of columns of `text` whose keys and values are in the cache
         self.cache = KVCache(config.layers, self.max_length) if cache else None
         self.uses_graph = (
             graph and cache and can_be_graphed(self.modules, ids.device, max_new_tokens)
         )
         self.graphed: GraphedStep | None = None
 
-        # Allocated once, with columns for the new tokens.
+        # Allocated once, with the columns of the new tokens, which are still 0.
         self.text = nn.functional.pad(ids.repeat_interleave(copies, dim=0), (0, max_new_tokens))
         self.attention_mask: Tensor | None = None
         if attention_mask is not None and not attention_mask.all():
@@ -126,11 +139,11 @@ class State:
         return self.length - self.prompt
 
     def logits(self) -> Float[Tensor, "B V"]:
-        """Next-token logits of every row, in float32. The model reads what is not yet cached."""
+        """The next token's logits for every row, in float32."""
         if self.uses_graph and self.length > self.prompt:
             return self._graphed_logits()
 
-        # At the first step all copies of a prompt are equal, so the model reads one of them.
+        # At the first step all copies of a prompt are equal, so the model reads only one of them.
         are_equal = self.cache is not None and self.length == self.prompt
         stride = self.copies if are_equal else 1
 
@@ -148,7 +161,7 @@ class State:
         if stride == 1:
             return logits
 
-        # From now on the copies differ: each gets its own keys and values.
+        # From the next token on the copies differ, so each gets its own keys and values.
         rows = torch.arange(len(ids), device=ids.device).repeat_interleave(stride)
         self._reorder_cache(rows)
         return logits.index_select(0, rows)
@@ -170,9 +183,9 @@ class State:
         self.length += 1
 
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
-        """Row i becomes a copy of row rows[i], which must belong to the same prompt."""
+        """Replace row i by row rows[i], for all i. Both must belong to the same prompt."""
         self.text = self.text.index_select(0, rows)
-        # All rows of a prompt have equal keys and values up to its end, so only later ones move.
+        # The keys and values of the prompt itself are equal in all of its rows and need no copying.
         self._reorder_cache(rows, since=self.prompt)
 
     def _reorder_cache(self, rows: Int[Tensor, " B"], since: int = 0) -> None:
@@ -231,9 +244,10 @@ def _check_mask(ids: Int[Tensor, "B T"], attention_mask: Tensor | None) -> None:
 
 
 def _at_last(ids: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"] | None:
-    """A loss mask with True at the last position, so that the large output matrix is used once.
+    """A loss mask that is True only at the last position.
 
-    None where there is only one position, which saves the indexing.
+    The model then computes logits only there. For a vocabulary of 50,000 tokens that saves most of
+    the time. None if there is only one position.
     """
     if ids.shape[1] == 1:
         return None

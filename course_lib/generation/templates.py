@@ -1,10 +1,11 @@
-"""Prompts from the rows of a task: the template's text and the few-shot examples.
+"""Make prompts of the rows of a task: a template is filled in, after few-shot examples.
 
     rows       {"text": "I slept.", "label": 0}
     Template   "{text} It was {answer}." with the words bad and good for the labels 0 and 1
     Question   left "I slept. It was ", right ".", choices bad and good, label 0
 
-A language model reads `left`. prompting.py ranks the choices, or lets the model write the answer.
+A language model reads `left`. prompting.py ranks the choices, or lets the model generate the
+answer. With one example (one shot), `left` is "I sang. It was good. I slept. It was ".
 """
 
 import random
@@ -28,12 +29,12 @@ NOT_A_NAME = re.compile(
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt whose answer is missing, and the right answer.
+    """A prompt that ends before the answer, and the right answer.
 
     Args:
         left: the text before the answer. The model reads only this.
         right: the text after the answer.
-        choices: the possible answers; empty if the model may write any text.
+        choices: the possible answers; empty if the model may generate any text.
         answers: all texts that count as right.
         label: the index of the right choice; -1 if there are no choices.
     """
@@ -50,9 +51,9 @@ class Template:
     """The text that turns a row of a task into a prompt.
 
     Args:
-        text: the prompt. Names in braces are the row's columns, and {answer} is the answer's place,
-            as in "{text} It was {answer}.". {pair:clause} turns the sentence in the column `pair`
-            into a part of a longer sentence (see `clause`).
+        text: the prompt, as in "{text} It was {answer}.". A name in braces is replaced by the
+            row's column of that name, {answer} by the answer. {pair:clause} turns the sentence in
+            the column `pair` into a part of a longer sentence (see `clause`).
         words: the answers for the labels 0, 1, ... Without words, a row's `choices` are its
             answers. A row without choices has a free answer, in the column `answers`, `target` or
             `answer`.
@@ -60,7 +61,7 @@ class Template:
         instruction: the text at the beginning of every prompt.
 
     Raises:
-        CourseError: if {answer} does not occur exactly once in the text.
+        CourseError: {answer} does not occur exactly once in the text.
 
     >>> template = Template("{text} It was {answer}.", words=("bad", "good"))
     >>> template.show({"text": "I slept.", "label": 0})
@@ -173,7 +174,7 @@ def questions(
         seed: the seed of the draws. Each question draws its own examples.
 
     Raises:
-        CourseError: if there are fewer examples than shots.
+        CourseError: there are fewer examples than shots.
     """
     if shots > len(examples):
         raise CourseError(f"{shots} shots cannot be drawn from {len(examples)} examples.")
@@ -185,7 +186,7 @@ def questions(
             candidate = rng.randrange(len(examples))
             if candidate not in drawn:
                 drawn.append(candidate)
-        # The first draw stands last, directly before the question. So with two shots, the second
-        # example is the same as the only example with one shot.
+        # The first drawn example is directly before the question. So with two shots, the example
+        # before the question is the same as with one shot.
         prompts.append(template.ask(row, [examples[i] for i in reversed(drawn)]))
     return prompts

@@ -1,4 +1,10 @@
-"""Text in, text out: prompts to token ids, and generated tokens to text as they come."""
+"""From a prompt to a text, both as strings.
+
+    for part in stream_text(model, tokenizer, "In the kitchen", max_new_tokens=20):
+        print(part, end="", flush=True)
+
+prints the text while it is generated. The other functions know which tokens begin and end a text.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,7 +17,8 @@ from course_lib.errors import CourseError
 from course_lib.generation.sampling import stream
 from course_lib.model.seq2seq import Seq2SeqLM
 
-# Decoding gives this character where the last bytes of a character are not yet generated.
+# One character may take several byte-level tokens. As long as some of them are missing, decoding
+# gives this character instead.
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -20,8 +27,8 @@ def encode_prompts(
 ) -> list[list[int]]:
     """The token ids of each prompt.
 
-    A causal model gets the start token of documents and then the prompt's tokens. An encoder gets
-    the prompt with the tokenizer's special tokens around it, as in training.
+    A causal model gets the start token, with which every document begins in pretraining, and then
+    the prompt's tokens. An encoder gets the tokenizer's special tokens around the prompt.
 
     Args:
         model: a causal model or an encoder-decoder.
@@ -29,7 +36,7 @@ def encode_prompts(
         prompts: the texts.
 
     Raises:
-        CourseError: if a prompt is empty and the tokenizer has no start token.
+        CourseError: a prompt is empty and the tokenizer has no start token.
     """
     if isinstance(model, Seq2SeqLM):
         rows = tokenizer.ids(prompts)
@@ -42,7 +49,7 @@ def encode_prompts(
 
 
 def start_tokens(tokenizer: Tokenizer) -> list[int]:
-    """The first token of a document: bos, else cls, else eos as in GPT-2. Empty without any."""
+    """The first token of a document: bos, or cls, or eos as in GPT-2; [] without any of them."""
     vocab = tokenizer.vocab
     return [i for i in (vocab.bos, vocab.cls, vocab.eos) if i is not None][:1]
 
@@ -50,8 +57,8 @@ def start_tokens(tokenizer: Tokenizer) -> list[int]:
 def end_token(model: nn.Module, tokenizer: Tokenizer) -> int | None:
     """The token that ends a text.
 
-    An encoder-decoder learned to write what its tokenizer puts after every text, so that token ends
-    its texts: BART's and T5's `</s>`, or [SEP].
+    An encoder-decoder learned to end a text by the token that its tokenizer puts after every text:
+    `</s>` for BART and T5, or [SEP].
     """
     if isinstance(model, Seq2SeqLM):
         special_tokens = tokenizer.encode("").ids
@@ -74,7 +81,7 @@ def until(text: str, stop: Sequence[str]) -> str:
 def stream_text(
     model: nn.Module, tokenizer: Tokenizer, prompt: str, *, stop: Sequence[str] = (), **options: Any
 ) -> Iterator[str]:
-    """Generate a text and yield it in parts, as soon as each is certain.
+    """Generate a text and yield each part of it as soon as it cannot change any more.
 
     Args:
         model: a causal model continues the prompt, and the text begins with the prompt. An
@@ -85,10 +92,10 @@ def stream_text(
         options: the options of `stream` (max_new_tokens, do_sample, top_p, generator, ...).
 
     Raises:
-        CourseError: if a stop string is empty, or the prompt cannot be encoded.
+        CourseError: a stop string is empty, or the prompt cannot be encoded.
     """
     if "" in stop:
-        raise CourseError("A mark that ends a text has at least one character.")
+        raise CourseError("A stop string has at least one character.")
     (ids,) = encode_prompts(model, tokenizer, [prompt])
     device = next(model.parameters()).device
     steps = stream(
@@ -104,8 +111,9 @@ def stream_text(
 def _decode_stream(
     tokenizer: Tokenizer, prompt_ids: list[int], new_ids: Iterator[int], stop: Sequence[str]
 ) -> Iterator[str]:
-    """Decode the prompt and the new tokens, and hold back what may be part of a stop string.
+    """Decode the tokens and yield the new text. What may be part of a stop string is held back.
 
+    With the stop string "\n\n" the text "one\n" gives "one" first: a second "\n" may follow.
     All tokens are decoded at every step, because a token's text can depend on its neighbours.
     """
     ids = list(prompt_ids)

@@ -1,30 +1,30 @@
-"""Parameter-efficient fine-tuning: train a few new weights and freeze the model.
+"""Parameter-efficient fine-tuning: freeze a model and train only a few weights.
 
-    peft.lora(model, "blocks.*.attn.[qv]", rank=8)      beside Linears; merge() adds them in
-    peft.dora(model, "blocks.*.attn.[qv]", rank=8)      the same, and each row's length
-    peft.adapters(model, width=64)                      inside blocks
-    peft.prefix(model, length=10)                       keys and values in front, in every layer
-    peft.prompt(model, length=20)                       token vectors in front
-    peft.bitfit(model)                                  the biases alone
-    peft.lora(peft.quantise(model))                     QLoRA
+    peft.lora(model, "blocks.*.attn.[qv]", rank=8)      low-rank updates of matrices
+    peft.dora(model, "blocks.*.attn.[qv]", rank=8)      LoRA, and the length of each row
+    peft.adapters(model, width=64)                      small networks inside the blocks
+    peft.prefix(model, length=10)                       keys and values before the text
+    peft.prompt(model, length=20)                       token vectors before the text
+    peft.bitfit(model)                                  only the biases
+    peft.lora(peft.quantise(model))                     QLoRA: LoRA on 4-bit matrices
 
-Each freezes the model, adds its weights and returns what to train: `finetune(body, task, tokenizer,
-peft=peft.lora)`. A new method is a file; where the library `peft` has it too, it has an entry in
-`folders.LAYOUTS`.
+Each returns the model, ready for training. `finetune(body, task, tokenizer, peft=peft.lora)` calls
+one of them itself. A new method is a new file. If the library `peft` has the method too, its layout
+is an entry in `folders.LAYOUTS`.
 
 Its files:
 
-    lora.py             LoRA and DoRA
+    lora.py             LoRA and DoRA; `merge` adds the updates to the matrices
     adapters.py         adapters
     prefix.py           prefix tuning
     prompt.py           prompt tuning; front.py has what it shares with prefix tuning
     bitfit.py           BitFit
-    quantise.py         a model whose Linears are kept in NF4; nf4.py is that format
+    quantise.py         QLoRA's frozen base; nf4.py is its 4-bit format
     inject.py           finds Linears by a pattern and replaces them
-    weights.py          the trained weights in one file
-    count.py            parameters and bytes that a training needs
-    folders.py          folders of the library `peft`, in and out
-    layout.py           what a method tells folders.py: lora_layout.py, front_layout.py
+    weights.py          saves and loads only the trained weights
+    count.py            counts the parameters and the memory of a training
+    folders.py          reads and writes folders of the library `peft`
+    layout.py           what folders.py must know of a method: lora_layout.py, front_layout.py
 """
 
 from course_lib.peft.adapters import adapters

@@ -1,4 +1,11 @@
-"""Adapters: small networks inside the blocks of a frozen model (Houlsby et al. 2019)."""
+"""Adapters: small trained networks inside the blocks of a frozen model (Houlsby et al. 2019).
+
+    a block (without norms)     with adapters
+    h = x + attn(x)             h = x + adapter(attn(x))
+    y = h + ff(h)               y = h + adapter(ff(h))
+
+An adapter maps its input to a few numbers and back, and adds the result to its input.
+"""
 
 from typing import Any
 
@@ -17,8 +24,8 @@ class Adapter(Added):
     Args:
         outer: the width D of the hidden states.
         width: the width m of the bottleneck.
-        std: the standard deviation of the initial weights. A small one starts the adapter near the
-            identity. In section 3.6 values below the default do no harm, and larger ones do.
+        std: the standard deviation of the initial weights. With a small one the adapter changes
+            almost nothing at first. Larger values than the default do harm (section 3.6).
         options: device and dtype of the new weights.
     """
 

@@ -1,4 +1,9 @@
-"""How many parameters a model trains, and how much memory that takes."""
+"""How many parameters a model trains, and how much memory that takes.
+
+    peft.count(peft.lora(bert_base)).trainable        294912, of 110 million
+
+A quantised weight needs 4 bits, a trained one 16 bytes: itself, its gradient, Adam's two moments.
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +14,7 @@ from course_lib.peft.nf4 import QuantisedLinear
 
 @dataclass(frozen=True)
 class Count:
-    """The size of a training, without activations.
+    """The parameters and the memory of a training, without activations.
 
     Attributes:
         trainable: the number of trained parameters.
@@ -30,7 +35,11 @@ class Count:
 
 
 def count(model: nn.Module) -> Count:
-    """Count a model's parameters and bytes. It may be on the meta device, which takes no memory."""
+    """Count a model's parameters and bytes.
+
+    Args:
+        model: the model. On the meta device it needs no memory itself, however large it is.
+    """
     parameters = list(model.parameters())
     trained = [weight for weight in parameters if weight.requires_grad]
     quantised = [module for module in model.modules() if isinstance(module, QuantisedLinear)]

@@ -1,4 +1,9 @@
-"""A prompt or a prefix in a folder of the library `peft`: one table, a row for each position."""
+"""Prompts and prefixes in a folder of the library `peft`: one matrix, a row for each position.
+
+A prompt of 20 positions for a model of width 768 is {"prompt_embeddings": Float[20, 768]}: a token
+vector in each row. A prefix has the keys and values of all layers in a row: with 12 layers,
+Float[20, 2 * 12 * 768].
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,64 +13,69 @@ from torch import Tensor, nn
 from course_lib.errors import CourseError
 from course_lib.model.transformer import Transformer
 from course_lib.peft.front import Front, Vectors
-from course_lib.peft.layout import Layout, Places, Stored
+from course_lib.peft.layout import AdapterFiles, Layout, Rows
 from course_lib.peft.prefix import Prefixed
 from course_lib.peft.prompt import Prompted
 
-TABLE = "prompt_embeddings"  # its name in the folder
+MATRIX = "prompt_embeddings"  # the matrix's name in the file, also for a prefix
 Kind = type[Prompted] | type[Prefixed]
 
 
 def _layout(method: str, kind: Kind) -> Layout:
-    """The form of a method, by the library's name for it and our class."""
+    """The layout of prompt tuning or prefix tuning.
 
-    def read(stored: Stored) -> Callable[[], None]:
-        """What puts the table in front of the model; a `CourseError` if it does not fit."""
-        model: Any = stored.model
+    Args:
+        method: the library's name, such as "PROMPT_TUNING".
+        kind: our class.
+    """
+
+    def read(files: AdapterFiles) -> Callable[[], None]:
+        """Check the matrix. Return a function that puts it in front of the model's text."""
+        model: Any = files.model
         stack = getattr(model, "stack", None)
         if not isinstance(stack, Transformer) or isinstance(stack, Front):
             raise CourseError("With `peft` two stacks have one prefix or prompt; here not.")
         _check_pooler(model, kind)
-        table = stored.weights.pop(TABLE).to(stack.embed.tokens.weight)
+        matrix = files.weights.pop(MATRIX).to(stack.embed.tokens.weight)  # its device and dtype
         sizes = _sizes(stack, kind)
-        wanted = _numbers_a_row(sizes, kind)
-        if table.shape[1] != wanted:
+        width = _row_width(sizes, kind)
+        if matrix.shape[1] != width:
             raise CourseError(
-                f"What stands in front has {table.shape[1]} numbers a row; this model takes"
-                f" {wanted}."
+                f"What stands in front has {matrix.shape[1]} numbers a row; this model takes"
+                f" {width}."
             )
-        sizes["num_virtual_tokens"] = len(table)
+        sizes["num_virtual_tokens"] = len(matrix)
         for name, size in sizes.items():
-            if stored.config.get(name) != size:
+            if files.config.get(name) != size:
                 raise CourseError(
-                    f"{name} is {stored.config.get(name)}, but by the model and the table it is"
+                    f"{name} is {files.config.get(name)}, but by the model and the table it is"
                     f" {size}."
                 )
 
         def install() -> None:
-            model.stack = kind(stack, table)
+            model.stack = kind(stack, matrix)
 
         return install
 
-    def write(model: nn.Module, places: Places) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """The folder's configuration and weights."""
+    def write(model: nn.Module, rows: Rows) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """The entries of adapter_config.json, and the matrix. A prefix's network is applied."""
         _check_pooler(model, kind)
         front = next(module for module in model.modules() if isinstance(module, kind))
         vectors = next(module for module in front.modules() if isinstance(module, Vectors))
-        values = {
+        entries = {
             "peft_type": method,
             "num_virtual_tokens": front.length,
-            "num_transformer_submodules": 1,
+            "num_transformer_submodules": 1,  # 2 would be an encoder and a decoder
         }
-        return values | _sizes(front, kind), {TABLE: vectors.table}
+        return entries | _sizes(front, kind), {MATRIX: vectors.table}
 
     return Layout("base_model.", kind, (Vectors,), read, write)
 
 
 def _sizes(stack: Transformer, kind: Kind) -> dict[str, int]:
-    """What adapter_config.json says of the base."""
+    """The base's sizes, as entries of adapter_config.json."""
     config = stack.config
-    token_dim = config.heads * config.dh  # of a layer's keys
+    token_dim = config.heads * config.dh  # the keys of all heads
     if kind is Prompted:
         token_dim = stack.embed.tokens.embedding_dim
     return {
@@ -75,18 +85,16 @@ def _sizes(stack: Transformer, kind: Kind) -> dict[str, int]:
     }
 
 
-def _numbers_a_row(sizes: dict[str, int], kind: Kind) -> int:
-    """A prompt's row is a token's vector; a prefix's holds keys and values of every layer."""
+def _row_width(sizes: dict[str, int], kind: Kind) -> int:
     if kind is Prompted:
         return sizes["token_dim"]
     return 2 * sizes["num_layers"] * sizes["token_dim"]
 
 
 def _check_pooler(model: nn.Module, kind: Kind) -> None:
-    """Refuse a model to which the library does something else than the course.
+    """Refuse a prompt for a model with a pooler.
 
-    Raises:
-        CourseError: it has a pooler, and a prompt in front.
+    The pooler reads the first position. In the library that is the prompt's, here the text's.
     """
     if kind is Prompted and getattr(model, "pooler", None) is not None:
         raise CourseError("With `peft` a pooler would read the prompt instead of [CLS]; here not.")

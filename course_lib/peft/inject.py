@@ -1,4 +1,10 @@
-"""Find the Linears of a model by a pattern of their names, and replace them."""
+"""Find Linears of a model by a pattern of their names, and replace them.
+
+    inject(model, "blocks.*.attn.[qv]", lambda linear: LoRALinear(linear, rank=8, alpha=8))
+
+replaces "stack.blocks.0.attn.q", "stack.blocks.0.attn.v", "stack.blocks.1.attn.q" and so on. Each
+method of this folder begins with such a call, and ends with `freeze`.
+"""
 
 import fnmatch
 from collections.abc import Callable
@@ -10,16 +16,16 @@ from torch import nn
 from course_lib.errors import CourseError
 from course_lib.peft.nf4 import QuantisedLinear
 
-Base = nn.Linear | QuantisedLinear
+Base = nn.Linear | QuantisedLinear  # what a method wraps
 Model = TypeVar("Model", bound=nn.Module)
 
 
 class Added(nn.Module):
-    """Weights that a method adds to a frozen model. `freeze` leaves exactly these trainable."""
+    """Base class of what a method adds to a model. `freeze` leaves only these weights trainable."""
 
 
 def freeze(model: nn.Module) -> None:
-    """Freeze all weights but those that a method has added."""
+    """Freeze all weights except those in `Added` modules."""
     model.requires_grad_(False)
     for module in model.modules():
         if isinstance(module, Added):
@@ -27,24 +33,26 @@ def freeze(model: nn.Module) -> None:
 
 
 def inject(model: nn.Module, pattern: str, wrap: Callable[[Base], nn.Module]) -> list[str]:
-    """Replace every Linear whose name ends as the pattern says by `wrap(linear)`.
+    """Replace every Linear whose name matches a pattern by `wrap(linear)`.
 
     Args:
         model: the model, changed in place.
-        pattern: a shell-style pattern for the last parts of a name. "blocks.*.attn.[qv]" finds
-            queries and values in every stack of the model, "decoder.blocks.*.cross.*" all of the
-            cross-attention, "blocks.*.*.*" every Linear of the blocks.
-        wrap: gives the new module for a Linear.
+        pattern: a shell-style pattern for the last parts of a name:
+            "blocks.*.attn.[qv]"          queries and values of all layers
+            "decoder.blocks.*.cross.*"    the whole cross-attention
+            "blocks.*.*.*"                every Linear in the blocks
+        wrap: (Linear) -> the module that replaces it.
 
     Returns:
         The names of the replaced Linears.
 
     Raises:
-        CourseError: if no Linear's name ends so.
+        CourseError: no name matches.
     """
     parts = pattern.count(".") + 1
     linears = {name: module for name, module in model.named_modules() if isinstance(module, Base)}
-    # As many parts of each name as the pattern has: "encoder.blocks.0.attn.q" -> "blocks.0.attn.q"
+    # The pattern has four parts, so only the last four of each name are compared:
+    # "encoder.blocks.0.attn.q" -> "blocks.0.attn.q".
     endings = {name: ".".join(name.split(".")[-parts:]) for name in linears}
     names = [name for name, ending in endings.items() if fnmatch.fnmatchcase(ending, pattern)]
     if not names:
@@ -63,7 +71,7 @@ def put(model: nn.Module, name: str, module: nn.Module) -> None:
 
 
 def placement(base: Base) -> dict[str, Any]:
-    """Device and dtype for new weights beside this Linear; float32 if it is quantised."""
+    """Device and dtype for new weights that work with this Linear; float32 if it is quantised."""
     if isinstance(base, QuantisedLinear):
         return {"device": base.codes.device, "dtype": torch.float32}
     return {"device": base.weight.device, "dtype": base.weight.dtype}

@@ -1,6 +1,13 @@
-"""LoRA: a trained low-rank update beside a frozen matrix. DoRA trains each row's length as well.
+"""LoRA: a trained low-rank update is added to a frozen matrix. DoRA also trains each row's length.
 
-Letters: I inputs, O outputs, r rank. The papers' A is `down` here, their B is `up`.
+    y = W x + (alpha / r) up down x
+
+    W       [O I], frozen: 768 * 768 = 589,824 weights
+    down    [r I], trained: with rank r = 8, 6,144 weights
+    up      [O r], trained: 6,144 weights, zero at first
+
+`merge` adds up @ down to W, so the tuned model is as fast as its base. Letters: I inputs, O
+outputs, r rank. The papers' A is `down` here, and their B is `up`.
 """
 
 import math
@@ -61,7 +68,14 @@ class LoRA(Added):
 
 
 class LoRALinear(nn.Module):
-    """A Linear with an update beside it."""
+    """A Linear, plus a LoRA update of its output.
+
+    Args:
+        base: the Linear. The caller freezes it.
+        rank: as in `LoRA`, like alpha and dropout.
+        alpha: as in `LoRA`.
+        dropout: as in `LoRA`.
+    """
 
     def __init__(self, base: Base, rank: int, alpha: float, dropout: float = 0.0) -> None:
         super().__init__()
@@ -83,7 +97,7 @@ class LoRALinear(nn.Module):
 
 
 class Magnitude(Added):
-    """The trained length of each row of a matrix."""
+    """The trained length of each row of a matrix: m in DoRA's formula."""
 
     def __init__(self, lengths: Float[Tensor, " O"]) -> None:
         super().__init__()
@@ -97,7 +111,7 @@ class DoRALinear(LoRALinear):
     only the update reads the dropped input, as LoRA's does.
     """
 
-    merged_scale: Tensor | None
+    merged_scale: Tensor | None  # what `merge` multiplied the rows by, for `unmerge`
 
     def __init__(self, base: Base, rank: int, alpha: float, dropout: float = 0.0) -> None:
         super().__init__(base, rank, alpha, dropout)
@@ -113,7 +127,7 @@ class DoRALinear(LoRALinear):
         return y + (scale - 1) * without_bias + scale * self.lora(x)
 
     def scale(self) -> Float[Tensor, " O"]:
-        """What every row of W + delta is multiplied by."""
+        """m / ||W + delta||, the factor of each row."""
         return self.magnitude.weight / self._row_lengths()
 
     @torch.no_grad()  # the paper's section 4.3: a constant in the backward pass
@@ -143,12 +157,12 @@ def lora(
     alpha: float | None = None,
     dropout: float = 0.0,
 ) -> Model:
-    """Freeze the model and put an update beside every Linear that matches the pattern.
+    """Freeze the model and add a trained update to every Linear that matches the pattern.
 
     Args:
         model: the model, changed in place.
-        pattern: the names of the Linears, as in `inject`. Of two matrices in each attention layer,
-            queries and values are the best choice (section 7.1).
+        pattern: the names of the Linears, as in `inject`. By default the queries and values, which
+            the paper found to be the best two of the four matrices of attention (section 7.1).
         rank: the rank of every update.
         alpha: scales every update by alpha / rank. By default alpha is the rank.
         dropout: the probability of dropping an input of an update.
@@ -187,19 +201,19 @@ def _inject_updates(
     if alpha is None:
         alpha = rank
     inject(model, pattern, lambda linear: kind(linear, rank, alpha, dropout))
-    freeze(model)  # all but the new updates, which are `Added`
+    freeze(model)  # all but the updates
     return model
 
 
 @torch.no_grad()
 def merge(model: nn.Module) -> dict[str, LoRALinear]:
-    """Add every update to its matrix and remove it, so that the model is as fast as its base.
+    """Add every update to its matrix and remove the update, so the model is as fast as its base.
 
     Returns:
         The removed layers by name, for `unmerge`.
 
     Raises:
-        CourseError: if there is no update, or the matrices are quantised.
+        CourseError: there is no update, or the matrices are quantised.
     """
     layers = {
         name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)
@@ -218,7 +232,12 @@ def merge(model: nn.Module) -> dict[str, LoRALinear]:
 
 @torch.no_grad()
 def unmerge(model: nn.Module, layers: Mapping[str, LoRALinear]) -> None:
-    """Undo `merge`, up to rounding, and put the updates beside the matrices again."""
+    """Undo `merge`, up to rounding.
+
+    Args:
+        model: the merged model, changed in place.
+        layers: what `merge` returned.
+    """
     for name, layer in layers.items():
         layer.unmerge()
         put(model, name, layer.train(layer.base.training))

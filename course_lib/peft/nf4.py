@@ -1,16 +1,23 @@
-"""NF4 with double quantisation: a weight in 4.127 bits (Dettmers et al. 2023).
+"""NF4: store a weight as one of 16 levels, in 4 bits (QLoRA, Dettmers et al. 2023).
 
-    numbers                 in blocks of    kept as                     bits a weight
-    weights                 64              nearest of 16 levels        4
-    their blocks' maxima    256             FP8 (E4M3)                  8 / 64
-    maxima of these                         float32                     32 / (64 * 256)
+A block of 64 weights is divided by its largest absolute value. Each result is rounded to the
+nearest level. A block of three, for the example:
 
-Before they are rounded, weights are divided by their block's maximum. The maxima lose their mean,
-and are divided by the maximum of their own block.
+    weights                       0.5      -1.0     0.1
+    divided by the maximum 1.0    0.5      -1.0     0.1
+    nearest level                 0.4407   -1.0     0.0796
+    number of the level           12       0        8         stored in 4 bits
 
-The 16 levels are quantiles of the normal distribution. Trained weights are about normal, so each
-level is used about equally often. One level is 0, 7 are below it and 8 above. (Section 3 and
-appendix E.)
+The levels are quantiles of the normal distribution. Trained weights are about normal, so each level
+is used about equally often. One level is 0, 7 are below it and 8 above (section 3, appendix E).
+
+The maxima need memory too. So they are quantised in the same way (double quantisation): their mean
+is subtracted, and blocks of 256 maxima share one scale. Together a weight takes 4.127 bits:
+
+    what                   in blocks of    stored as          bits for each weight
+    weights                64              a level            4
+    maxima of the blocks   256             FP8 (E4M3)         8 / 64
+    maxima of the maxima                   float32            32 / (64 * 256)
 """
 
 from functools import cache
@@ -23,18 +30,18 @@ from torch import Tensor, nn
 
 from course_lib.model import kernels
 
-BLOCK = 64  # weights that share a maximum
-OUTER = 256  # maxima that share one
+BLOCK = 64  # weights in a block
+OUTER = 256  # maxima of blocks in a block of the second quantisation
 FP8 = torch.float8_e4m3fn
-FP8_MAX = 448.0  # the largest number that it holds
+FP8_MAX = 448.0  # the largest FP8 number
 TINY = torch.finfo(torch.float32).tiny  # so that a block of zeros is not divided by 0
 
 
 def levels() -> Float[Tensor, "16"]:
-    """The 16 values, from -1 to 1: appendix E's table to the last bit.
+    """The 16 levels, from -1 to 1. They equal appendix E's table to the last bit.
 
-    Known departure, that of the released code: probabilities are evenly spaced on each side of 0,
-    up to the mean of 1 - 1/30 and 1 - 1/32. Equation 4 gives other values.
+    Known departure: equation 4 gives other values. The paper's released code and its table have
+    evenly spaced probabilities on each side of 0, up to the mean of 1 - 1/30 and 1 - 1/32.
     """
     below = _quantiles(7)
     above = _quantiles(8)
@@ -42,37 +49,42 @@ def levels() -> Float[Tensor, "16"]:
 
 
 def _quantiles(count: int) -> Float[Tensor, " count"]:
-    """The normal distribution at evenly spaced probabilities above one half, largest first."""
-    probabilities = torch.linspace(0.9677083, 0.5, count + 1)[:-1].double()
+    """Quantiles of the normal distribution above its median, largest first."""
+    largest = 0.9677083  # the mean of 1 - 1/30 and 1 - 1/32, as it is rounded in the released code
+    probabilities = torch.linspace(largest, 0.5, count + 1)[:-1].double()
     return torch.special.ndtri(probabilities).float()
 
 
 class NF4(NamedTuple):
-    """A quantised tensor of N values. The last block of each is padded."""
+    """A quantised tensor of N values. If N is no multiple of 64, the last block is padded."""
 
-    codes: Tensor  # uint8[N / 2], two levels a byte
-    scales: Tensor  # float8[N / 64]
-    steps: Tensor  # float32[N / 64 / 256]
-    mean: Tensor  # float32[1]
+    codes: Tensor  # uint8[N / 2], the numbers of two levels in each byte
+    scales: Tensor  # float8[N / 64], the quantised maxima of the blocks
+    steps: Tensor  # float32[N / 64 / 256], the maxima of the maxima, divided by FP8_MAX
+    mean: Tensor  # float32[1], the mean of the maxima
 
     @property
     def bits(self) -> int:
-        """Bits in all."""
+        """The size of all four tensors in bits."""
         return sum(8 * part.numel() * part.element_size() for part in self)
 
 
 def quantise(x: Tensor) -> NF4:
-    """Any float tensor to NF4. Its shape is not kept."""
-    # 1. The weights: a level of each, relative to the largest of its block.
+    """Quantise a float tensor of any shape. The shape is not stored.
+
+    Args:
+        x: the tensor.
+    """
+    # 1. The weights: the nearest level of each, relative to the maximum of its block.
     blocks = _blocks(x.detach().float().flatten(), BLOCK)  # N/64 64
     largest = blocks.abs().amax(dim=1)  # N/64
     relative = blocks / largest.clamp(min=TINY)[:, None]
     table = levels().to(x.device)
-    borders = (table[1:] + table[:-1]) / 2  # between two levels
+    borders = (table[1:] + table[:-1]) / 2  # halfway between two levels
     level = torch.bucketize(relative, borders).to(torch.uint8)
     codes = level[:, 0::2] * 16 + level[:, 1::2]  # two in a byte
 
-    # 2. The blocks' maxima, in the same way.
+    # 2. The maxima of the blocks, relative to the maximum of their own block.
     mean = largest.mean()
     outer = _blocks(largest - mean, OUTER)  # N/64/256 256
     steps = outer.abs().amax(dim=1) / FP8_MAX
@@ -81,7 +93,12 @@ def quantise(x: Tensor) -> NF4:
 
 
 def dequantise(q: NF4, shape: torch.Size | tuple[int, ...]) -> Tensor:
-    """The float32 tensor of this shape that the codes stand for."""
+    """The float32 tensor that a quantised one stands for.
+
+    Args:
+        q: the quantised tensor.
+        shape: the shape of the tensor that was quantised.
+    """
     largest = _blocks(q.scales.float(), OUTER) * q.steps[:, None] + q.mean
     largest = largest.flatten()[: len(q.scales)].clamp(min=0.0)  # N/64
     relative = F.embedding(q.codes.int(), _pairs(q.codes.device))  # N/2 2
@@ -92,15 +109,15 @@ def dequantise(q: NF4, shape: torch.Size | tuple[int, ...]) -> Tensor:
 
 @cache
 def _pairs(device: torch.device) -> Float[Tensor, "256 2"]:
-    """The two values that each byte of `NF4.codes` stands for."""
+    """The two levels for each of the 256 values of a byte: a lookup table for `dequantise`."""
     return torch.cartesian_prod(levels(), levels()).to(device)
 
 
 class QuantisedLinear(nn.Module):
-    """A Linear whose weight is kept in NF4.
+    """A Linear whose weight is stored in NF4.
 
-    It is made a float matrix only for the moment of the multiplication. The weight cannot be
-    trained, but the gradient passes through it to what lies before.
+    The float matrix exists only during the multiplication. The weight cannot be trained, but
+    gradients pass through it to earlier layers.
     """
 
     codes: Tensor
@@ -119,11 +136,13 @@ class QuantisedLinear(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "O I"]:
-        """The matrix that the codes stand for, in float32, made anew at every call."""
+        """The float32 matrix, computed from the codes at every call."""
         parts = NF4(self.codes, self.scales, self.steps, self.mean)
         return dequantise(parts, (self.out_features, self.in_features))
 
     def forward(self, x: Float[Tensor, "*T I"]) -> Float[Tensor, "*T O"]:
+        # The backward pass needs the matrix again. The first way recomputes it there; the plain
+        # formula keeps it in memory.
         if kernels.use_linear_recomputed():
             y = kernels.linear_recomputed(x, self)
         else:

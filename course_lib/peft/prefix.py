@@ -1,7 +1,11 @@
-"""Prefix tuning (Li and Liang 2021): trained keys and values in front of the text, in every layer.
+"""Prefix tuning (Li and Liang 2021): trained keys and values before the text, in every layer.
 
-The prefix fills the key-value cache before the text is read. Letters: P positions of the prefix,
-L layers, H heads, Dh width of a head; S = L * 2 * H * Dh numbers for each position.
+A model that generates keeps the keys and values of earlier tokens in a cache. Prefix tuning fills
+that cache with trained numbers before the text is read. So the text attends to P positions that
+never were tokens.
+
+Letters: P positions of the prefix, L layers, H heads, Dh width of a head; S = L * 2 * H * Dh
+numbers for each position.
 """
 
 from typing import Any, cast
@@ -36,7 +40,7 @@ class Prefixed(Front):
         cache: KVCache | None = None,
         **more: Any,
     ) -> Float[Tensor, "B T D"]:
-        """As `Transformer.run`. An empty cache is filled with the prefix first."""
+        """As `Transformer.run`, after filling an empty cache with the prefix."""
         attention_mask = self._with_front(x, cache, attention_mask)
         if cache is None:
             cache = KVCache(self.config.layers)
@@ -60,9 +64,9 @@ def prefix(
     """Freeze the model and put a trained prefix before the keys and values of every layer.
 
     Args:
-        model: a Transformer, or a model with one as its `stack`, which is replaced in place.
-        length: the number of positions P. With learned positions the text begins at position P, so
-            P fewer tokens fit (`finetune(..., max_length=...)`).
+        model: a Transformer, or a model with a Transformer as its `stack`, which is replaced.
+        length: the number of positions P. The text begins at position P. So in a model with
+            learned positions, P fewer tokens fit (`finetune(..., max_length=...)`).
         hidden: the width of a network that computes the prefix while it is trained (512 or 800 in
             the paper). By default the prefix is trained directly.
         words: token ids that initialise the prefix with their keys and values (section 7.4), so
@@ -75,8 +79,9 @@ def prefix(
             return Prefixed(stack, _read_words(stack, words))
         tokens = stack.embed.tokens.weight
         width = stack.config.width
-        size = _numbers_a_position(stack.config)
+        size = _row_size(stack.config)
         if hidden is None:
+            # 0.02 is the usual standard deviation of initial weights, BERT's and GPT-2's.
             return Prefixed(stack, (0.02 * torch.randn(length, size)).to(tokens))
         rows = torch.randn(length, width)
         network = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), nn.Linear(hidden, size))
@@ -101,6 +106,6 @@ def _read_words(stack: Transformer, words: Tokens) -> Float[Tensor, "P S"]:
     return stacked.permute(3, 0, 1, 2, 4).flatten(1)
 
 
-def _numbers_a_position(config: StackConfig) -> int:
-    """S, the size of the keys and values of all layers and heads at one position."""
+def _row_size(config: StackConfig) -> int:
+    """S: how many numbers the keys and values of all layers are at one position."""
     return config.layers * 2 * config.heads * config.dh

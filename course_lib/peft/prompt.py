@@ -1,4 +1,7 @@
-"""Prompt tuning (Lester et al. 2021): trained token vectors in front of the text.
+"""Prompt tuning (Lester et al. 2021): trained token vectors before the text.
+
+A written prompt such as "Is this review good?" is a row of token vectors. Here P such vectors are
+trained instead of written. They need not be the vectors of any words.
 
 Letters: P positions of the prompt, E width of a token's vector.
 """
@@ -32,9 +35,9 @@ class Prompted(Front):
         cache: KVCache | None = None,
         **more: Any,
     ) -> Float[Tensor, "B T D"]:
-        """As `Transformer.run`. The prompt belongs to segment 0.
+        """As `Transformer.run`, with the prompt before `x`. The prompt belongs to segment 0.
 
-        A cache that is not empty holds the prompt already.
+        If the cache is not empty, the prompt was read in an earlier call.
         """
         mask = self._with_front(x, cache, attention_mask)
         if cache is not None and cache.length:
@@ -48,10 +51,10 @@ class Prompted(Front):
 
 
 def prompt(model: Model, length: int = 20, *, words: Tokens | None = None) -> Model:
-    """Freeze the model and let it read `length` trained vectors before every text.
+    """Freeze the model and put `length` trained vectors before every text.
 
     Args:
-        model: a Transformer, or a model with one as its `stack`, which is replaced in place.
+        model: a Transformer, or a model with a Transformer as its `stack`, which is replaced.
         length: the number of positions P.
         words: token ids that initialise the prompt, repeated or cut to the length, for example
             those of the labels' names (section 3.2). By default the ids are random.

@@ -1,4 +1,10 @@
-"""Trained weights in one safetensors file."""
+"""Save and load only the weights that were trained, in one small safetensors file.
+
+    peft.save(model, "mine.safetensors")                  LoRA's updates and a new head, 1 MB
+    peft.load(peft.lora(base), "mine.safetensors")        into a base that was prepared alike
+
+The names in the file are our own. folders.py writes the layout of the library `peft`.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,10 +27,14 @@ def save(model: nn.Module, path: str | Path) -> None:
 
 @torch.no_grad()
 def load(model: nn.Module, path: str | Path) -> None:
-    """Load the weights that `save` wrote into a model with the same method and sizes.
+    """Load the weights that `save` wrote.
+
+    Args:
+        model: a model that was prepared by the same method, pattern and sizes.
+        path: the file.
 
     Raises:
-        CourseError: if the file does not fit; then nothing is changed.
+        CourseError: the file does not fit. The model is then unchanged.
     """
     stored = read_tensors(Path(path))
     trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
@@ -40,7 +50,7 @@ def load(model: nn.Module, path: str | Path) -> None:
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write a safetensors file, whole or not at all."""
+    """Write a safetensors file. After an error the old file, if any, is still there."""
     kept = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     with atomic_write(path, "wb") as file:
         file.write(to_bytes(kept, metadata={"format": "pt"}))

@@ -1,10 +1,10 @@
 """Check in a lesson's first cell that the chosen model can do what the lesson needs.
 
-MODEL = "gpt-english"
-model, tokenizer, card = zoo.require(MODEL, "masked words")
+    MODEL = "gpt-english"
+    model, tokenizer, card = zoo.require(MODEL, "masked words")
 
-CourseError: This lesson needs a model that fills in masked words (masked words); gpt-english is
-a LM and does not. Set MODEL = "bert-english", or take another one that does.
+raises a CourseError: This lesson needs a model that fills in masked words (masked words);
+gpt-english is a LM and does not. Set MODEL = "bert-english", or take another one that does.
 """
 
 from collections.abc import Callable
