@@ -92,10 +92,6 @@ def rank(
     return logprobs
 
 
-def _logprobs(scores: Sequence[Score]) -> Float[Tensor, " C"]:
-    return torch.tensor([choice.logprob for choice in scores])
-
-
 def complete(
     model: nn.Module,
     tokenizer: Tokenizer,
@@ -198,3 +194,7 @@ def answer(
     lefts = [question.left for question in task]
     texts = complete(model, tokenizer, lefts, stop=stop, max_new_tokens=max_new_tokens)
     return Answers(texts, [list(question.answers) for question in task])
+
+
+def _logprobs(scores: Sequence[Score]) -> Float[Tensor, " C"]:
+    return torch.tensor([choice.logprob for choice in scores])

@@ -44,34 +44,6 @@ class Generated(NamedTuple):
     scores: Float[Tensor, " BR"]
 
 
-def next_distribution(
-    logits: Float[Tensor, "*B V"], filters: Sequence[Filter] = (), **named: float | None
-) -> Float[Tensor, "*B V"]:
-    """The probabilities of the next token, in float32. A token that a filter removed has 0.
-
-    Args:
-        logits: the model's logits, of any precision.
-        filters: functions of the logits, applied one after the other.
-        named: filters by name, such as `top_p=0.9`. They are applied before `filters`.
-    """
-    logits = logits.float()
-    for apply in [*by_name(**named), *filters]:
-        logits = apply(logits)
-    return logits.softmax(dim=-1)
-
-
-def draw(
-    distribution: Float[Tensor, "B V"], generator: torch.Generator | None = None
-) -> Int[Tensor, " B"]:
-    """Sample one token for each row.
-
-    Sampling runs on the generator's device, so that a seed gives the same text on every device.
-    """
-    device = distribution.device if generator is None else generator.device
-    token = torch.multinomial(distribution.to(device), 1, generator=generator)[:, 0]
-    return token.to(distribution.device)
-
-
 def generate(model: nn.Module, ids: Int[Tensor, "B T"], **options: Any) -> Int[Tensor, "B T+new"]:
     """Continue each row of `ids`.
 
@@ -175,6 +147,63 @@ def stream(
     return _steps(state, config, generator)
 
 
+def next_distribution(
+    logits: Float[Tensor, "*B V"], filters: Sequence[Filter] = (), **named: float | None
+) -> Float[Tensor, "*B V"]:
+    """The probabilities of the next token, in float32. A token that a filter removed has 0.
+
+    Args:
+        logits: the model's logits, of any precision.
+        filters: functions of the logits, applied one after the other.
+        named: filters by name, such as `top_p=0.9`. They are applied before `filters`.
+    """
+    logits = logits.float()
+    for apply in [*by_name(**named), *filters]:
+        logits = apply(logits)
+    return logits.softmax(dim=-1)
+
+
+def draw(
+    distribution: Float[Tensor, "B V"], generator: torch.Generator | None = None
+) -> Int[Tensor, " B"]:
+    """Sample one token for each row.
+
+    Sampling runs on the generator's device, so that a seed gives the same text on every device.
+    """
+    device = distribution.device if generator is None else generator.device
+    token = torch.multinomial(distribution.to(device), 1, generator=generator)[:, 0]
+    return token.to(distribution.device)
+
+
+def bf16_copy(model: _Model) -> _Model:
+    """A frozen copy of the model with weights in bfloat16; buffers stay float32.
+
+    A step of generation reads every weight once, so half the bytes take about half the time.
+    """
+    copy = deepcopy(model).eval().requires_grad_(False)
+    for weight in copy.parameters():
+        weight.data = weight.data.to(torch.bfloat16)
+    return copy
+
+
+def _check_counts(config: GenerationConfig, num_return_sequences: int, model: nn.Module) -> None:
+    is_too_many = num_return_sequences > config.num_beams and not config.do_sample
+    if num_return_sequences < 1 or is_too_many:
+        raise CourseError(
+            f"num_return_sequences is {num_return_sequences}; set do_sample, or as large a"
+            " num_beams."
+        )
+    stack: Any = getattr(model, "stack", None)  # a Transformer, or an EncoderDecoder
+    if stack is None:
+        return
+    vocab = stack.config.embed.vocab
+    if config.num_beams > max(vocab // 2, 1):
+        raise CourseError(
+            f"{config.num_beams} beams are too many for a vocabulary of {vocab}; use at most"
+            f" {vocab // 2}."
+        )
+
+
 def _steps(
     state: State,
     config: GenerationConfig,
@@ -210,32 +239,3 @@ def _steps(
         yield Next(token, distribution)
         if may_end and bool(has_ended.all()):
             return
-
-
-def bf16_copy(model: _Model) -> _Model:
-    """A frozen copy of the model with weights in bfloat16; buffers stay float32.
-
-    A step of generation reads every weight once, so half the bytes take about half the time.
-    """
-    copy = deepcopy(model).eval().requires_grad_(False)
-    for weight in copy.parameters():
-        weight.data = weight.data.to(torch.bfloat16)
-    return copy
-
-
-def _check_counts(config: GenerationConfig, num_return_sequences: int, model: nn.Module) -> None:
-    is_too_many = num_return_sequences > config.num_beams and not config.do_sample
-    if num_return_sequences < 1 or is_too_many:
-        raise CourseError(
-            f"num_return_sequences is {num_return_sequences}; set do_sample, or as large a"
-            " num_beams."
-        )
-    stack: Any = getattr(model, "stack", None)  # a Transformer, or an EncoderDecoder
-    if stack is None:
-        return
-    vocab = stack.config.embed.vocab
-    if config.num_beams > max(vocab // 2, 1):
-        raise CourseError(
-            f"{config.num_beams} beams are too many for a vocabulary of {vocab}; use at most"
-            f" {vocab // 2}."
-        )

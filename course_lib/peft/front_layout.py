@@ -34,15 +34,18 @@ def _layout(method: str, kind: Kind) -> Layout:
         model: Any = files.model
         stack = getattr(model, "stack", None)
         if not isinstance(stack, Transformer) or isinstance(stack, Front):
-            raise CourseError("With `peft` two stacks have one prefix or prompt; here not.")
+            raise CourseError(
+                "The course puts a prefix or prompt before one Transformer only; `peft` uses it in"
+                " the encoder and in the decoder."
+            )
         _check_pooler(model, kind)
         matrix = files.weights.pop(MATRIX).to(stack.embed.tokens.weight)  # its device and dtype
         sizes = _sizes(stack, kind)
         width = _row_width(sizes, kind)
         if matrix.shape[1] != width:
             raise CourseError(
-                f"What stands in front has {matrix.shape[1]} numbers a row; this model takes"
-                f" {width}."
+                f"The folder's prompt or prefix has {matrix.shape[1]} numbers a row; this model"
+                f" takes {width}."
             )
         sizes["num_virtual_tokens"] = len(matrix)
         for name, size in sizes.items():
@@ -97,7 +100,10 @@ def _check_pooler(model: nn.Module, kind: Kind) -> None:
     The pooler reads the first position. In the library that is the prompt's, here the text's.
     """
     if kind is Prompted and getattr(model, "pooler", None) is not None:
-        raise CourseError("With `peft` a pooler would read the prompt instead of [CLS]; here not.")
+        raise CourseError(
+            "With `peft` a pooler would read the prompt instead of [CLS], so the outputs would"
+            " differ."
+        )
 
 
 PROMPT = _layout("PROMPT_TUNING", Prompted)

@@ -226,7 +226,7 @@ def _write(model: nn.Module, rows: Rows) -> tuple[dict[str, Any], dict[str, Tens
         ranks[target] = len(down)
         not_written -= set(names)
     if not_written:
-        raise CourseError(f"{min(not_written)} has an update, but `peft` has no place for it.")
+        raise CourseError(f"{min(not_written)} has an update, but `peft` cannot store it.")
     entries = {
         "peft_type": "LORA",
         "use_dora": use_dora,

@@ -37,24 +37,6 @@ FP8_MAX = 448.0  # the largest FP8 number
 TINY = torch.finfo(torch.float32).tiny  # so that a block of zeros is not divided by 0
 
 
-def levels() -> Float[Tensor, "16"]:
-    """The 16 levels, from -1 to 1. They equal appendix E's table to the last bit.
-
-    Known departure: equation 4 gives other values. The paper's released code and its table have
-    evenly spaced probabilities on each side of 0, up to the mean of 1 - 1/30 and 1 - 1/32.
-    """
-    below = _quantiles(7)
-    above = _quantiles(8)
-    return torch.cat((-below, below.new_zeros(1), above.flip(0))) / above[0]
-
-
-def _quantiles(count: int) -> Float[Tensor, " count"]:
-    """Quantiles of the normal distribution above its median, largest first."""
-    largest = 0.9677083  # the mean of 1 - 1/30 and 1 - 1/32, as it is rounded in the released code
-    probabilities = torch.linspace(largest, 0.5, count + 1)[:-1].double()
-    return torch.special.ndtri(probabilities).float()
-
-
 class NF4(NamedTuple):
     """A quantised tensor of N values. If N is no multiple of 64, the last block is padded."""
 
@@ -107,12 +89,6 @@ def dequantise(q: NF4, shape: torch.Size | tuple[int, ...]) -> Tensor:
     return values.flatten()[:size].view(shape)
 
 
-@cache
-def _pairs(device: torch.device) -> Float[Tensor, "256 2"]:
-    """The two levels for each of the 256 values of a byte: a lookup table for `dequantise`."""
-    return torch.cartesian_prod(levels(), levels()).to(device)
-
-
 class QuantisedLinear(nn.Module):
     """A Linear whose weight is stored in NF4.
 
@@ -148,6 +124,30 @@ class QuantisedLinear(nn.Module):
         else:
             y = F.linear(x, self.weight.to(x.dtype))
         return y if self.bias is None else y + self.bias.to(y.dtype)
+
+
+def levels() -> Float[Tensor, "16"]:
+    """The 16 levels, from -1 to 1. They equal appendix E's table to the last bit.
+
+    Known departure: equation 4 gives other values. The paper's released code and its table have
+    evenly spaced probabilities on each side of 0, up to the mean of 1 - 1/30 and 1 - 1/32.
+    """
+    below = _quantiles(7)
+    above = _quantiles(8)
+    return torch.cat((-below, below.new_zeros(1), above.flip(0))) / above[0]
+
+
+def _quantiles(count: int) -> Float[Tensor, " count"]:
+    """Quantiles of the normal distribution above its median, largest first."""
+    largest = 0.9677083  # the mean of 1 - 1/30 and 1 - 1/32, as it is rounded in the released code
+    probabilities = torch.linspace(largest, 0.5, count + 1)[:-1].double()
+    return torch.special.ndtri(probabilities).float()
+
+
+@cache
+def _pairs(device: torch.device) -> Float[Tensor, "256 2"]:
+    """The two levels for each of the 256 values of a byte: a lookup table for `dequantise`."""
+    return torch.cartesian_prod(levels(), levels()).to(device)
 
 
 def _blocks(x: Tensor, size: int) -> Tensor:

@@ -140,7 +140,10 @@ def load_body(source: str | Path) -> nn.Module:
     body = next(iter(bodies), f"{family.name.upper()}Model")
     stack: Any = load_pretrained(folder, architecture=body).stack
     if not isinstance(stack, Transformer):
-        raise CourseError(f"{folder}: only one of the two sides of a {family.name} would be read.")
+        raise CourseError(
+            f"{folder}: a {family.name} has an encoder and a decoder, so no single body can be"
+            " loaded."
+        )
     return stack
 
 
@@ -265,8 +268,8 @@ def _check_sides(values: Values, config: StackConfig) -> None:
     is_encoder_decoder = values.get("is_encoder_decoder")
     if is_encoder_decoder is not None and is_encoder_decoder != config.cross:
         raise CourseError(
-            f"Only models as published are read: is_encoder_decoder {config.cross}, not"
-            f" {is_encoder_decoder}."
+            f"is_encoder_decoder is {is_encoder_decoder}, but it is {config.cross} for published"
+            " models of this family. An encoder or decoder alone is not read."
         )
 
 
@@ -283,7 +286,7 @@ def _set_multi_label(model: Any, values: Values) -> None:
     if problem not in (None, "regression", "single_label_classification", MULTI_LABEL):
         raise CourseError(f"There is no problem_type {problem!r}.")
     if problem == "regression" and classes > 1:
-        raise CourseError(f"Several scores at once are not the course's, as here {classes}.")
+        raise CourseError(f"Several scores at once, here {classes}, are not supported.")
     if problem == "single_label_classification" and classes == 1:
         raise CourseError("problem_type says classes, but there is only one; correct the field.")
     model.multi_label = problem == MULTI_LABEL

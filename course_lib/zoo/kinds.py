@@ -1,11 +1,12 @@
 """How each class of model is stored in a shipped checkpoint: one entry of `KINDS` for each class.
 
-The entry "MLM" makes of a masked language model, and back again:
+A masked language model (class `MLM`) is stored as
 
     config.json          {"head": "MLM", "stack": {"width": 256, "layers": 4, ...}}
-    model.safetensors    "stack.blocks.0.attn.q.weight" and so on, tied matrices once
+    model.safetensors    {"stack.blocks.0.attn.q.weight": ..., ...}, tied matrices only once
 
-shipped.py reads and writes the files. It adds "head", the name of the class.
+and the entry "MLM" makes the same model of them. shipped.py reads and writes the files themselves,
+and adds "head", the name of the class.
 """
 
 from collections.abc import Callable

@@ -125,7 +125,9 @@ def _pool(path: Path) -> Pool:
     if isinstance(modes, str):
         modes = [modes]
     if len(modes) != 1 or modes[0] not in POOLS:
-        raise CourseError(f"{path}: pooling {' + '.join(modes)} is not the course's.")
+        raise CourseError(
+            f"{path}: pooling by {' + '.join(modes)} is not supported; {', '.join(POOLS)} are."
+        )
     return POOLS[modes[0]]
 
 
@@ -136,7 +138,7 @@ def _dense(folder: Path) -> Dense:
         if name not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise CourseError(
-                f"{path}: the activation {name} is not one of the course's ({known})."
+                f"{path}: the activation {name} is not supported; these are: {known}."
             )
         layer = Dense(
             values["in_features"],
