@@ -299,6 +299,6 @@ def _half(name: str, value: Tensor) -> Tensor:
         half = half.to(torch.float16)
     if not torch.isfinite(half).all():
         raise CourseError(
-            f"The weight {name} has numbers that are too large for half precision or not finite."
+            f"The weight {name} holds numbers too large for half precision, or none at all."
         )
     return half.contiguous()
