@@ -6,7 +6,7 @@ LESSON ?=
 DECK   ?=
 SCALE  ?= lesson
 SEED   ?= 0
-DATA   ?= world
+DATA   ?=
 MODEL  ?=
 DEVICE ?= auto
 MINUTES ?= 8
@@ -86,7 +86,7 @@ check: ready
 
 run: ready
 	@$(RUN) -m tools.notebooks run $(call quoted,$(LESSON)) --scale $(call quoted,$(SCALE)) --seed $(call quoted,$(SEED)) \
-	  --data $(call quoted,$(DATA)) --device $(call quoted,$(DEVICE)) $(if $(MODEL),--model $(call quoted,$(MODEL))) $(if $(AGAIN),--again)
+	  $(if $(DATA),--data $(call quoted,$(DATA))) --device $(call quoted,$(DEVICE)) $(if $(MODEL),--model $(call quoted,$(MODEL))) $(if $(AGAIN),--again)
 
 site: ready
 	@$(RUN) -m tools.notebooks site

@@ -12,12 +12,15 @@ from typing import Literal, TypeVar, cast, get_args
 import numpy
 import torch
 
+from course_lib import peft, public_models, zoo
+from course_lib.data.embedders import SentenceEncoder
 from course_lib.errors import CourseError
+from course_lib.families.sentence import Sentence
 from course_lib.files import COURSE
+from course_lib.files import DATA as OURS
 
 Scale = Literal["smoke", "lesson", "cpu", "gpu"]
 SCALES: tuple[str, ...] = get_args(Scale)
-SOURCES = ("world", "docs")
 
 T = TypeVar("T")
 
@@ -27,7 +30,8 @@ class Lesson:
     """One run of a notebook: how large, from which seed, on what, with which data.
 
     scale: "smoke" (seconds), "lesson" (a minute or so on two cores), "cpu" (an hour) or "gpu".
-    data: "world", "docs", "hub:NAME" or the path of a file or folder.
+    data: a folder of the course's data ("world", "text", "tasks/search"), "hub:NAME" or the path of
+        a file or folder.
     out: folder for what the lesson writes; made when `path` is first called.
     """
 
@@ -120,12 +124,12 @@ def _device(device: str, scale: str) -> torch.device:
 
 def _data(data: str) -> str:
     if not isinstance(data, str) or not data:
-        raise CourseError(f'DATA is {data!r}; it must be "world", "docs", "hub:NAME" or a path.')
-    known = data in SOURCES or (data.startswith("hub:") and len(data) > 4)
-    if not known and not Path(data).exists():
+        raise CourseError(f'DATA is {data!r}; it must be "world", "text", "hub:NAME" or a path.')
+    is_of_hub = data.startswith("hub:") and len(data) > 4
+    if not is_of_hub and not (OURS / data).is_dir() and not Path(data).exists():
         raise CourseError(
-            f'DATA is {data!r}, which is neither "world", "docs", "hub:NAME" nor a path that'
-            " exists."
+            f'DATA is {data!r}, which is neither a folder of the course\'s data ("world",'
+            ' "text", "tasks/search"), nor "hub:NAME", nor a path that exists.'
         )
     return data
 
@@ -137,3 +141,40 @@ def _out(out: str) -> Path:
     if path.exists() and not path.is_dir():
         raise CourseError(f"OUT is {str(out)!r}, which is a file; name a folder.")
     return path
+
+
+def sentence_encoder(name: str) -> SentenceEncoder:
+    """An encoder that gives a text one vector, by its name.
+
+    name: "sbert-english", which is an adapter of `bert-english`; or whatever `zoo.require` opens as
+        a sentence encoder ("minilm", "sbert-mini", a folder of sentence-transformers); of any other
+        encoder a text's vector is the mean of its token vectors.
+    """
+    if name == "sbert-english":
+        loaded = zoo.load("bert-english")
+        folder = zoo.FOLDER.parent / "adapters" / name
+        layout = {"model_type": "megatron-bert", "architecture": "MegatronBertModel"}
+        sentence = peft.load_pretrained(Sentence(loaded.model.stack), folder, **layout)
+        return SentenceEncoder(sentence.eval(), loaded.tokenizer)
+    try:
+        encoder: SentenceEncoder = zoo.require(name, "sentence encoder").model
+    except CourseError:
+        loaded = zoo.require(name, "encoder")
+        return SentenceEncoder(Sentence(loaded.model.stack).eval(), loaded.tokenizer)
+    return encoder
+
+
+def sentence_folder(name: str, new: Path) -> Path:
+    """A folder that the library sentence-transformers opens, of the encoder of this name.
+
+    A public model and a folder have one. Of any other encoder one is written to `new`.
+    """
+    if name in public_models.MODELS:
+        return zoo.public(name).folder
+    if Path(name).exists():
+        return Path(name)
+    encoder = sentence_encoder(name)
+    peft.merge(encoder.model)
+    layout = {"model_type": "megatron-bert", "architecture": "MegatronBertModel"}
+    zoo.save_pretrained(encoder.model, new, tokenizer=encoder.tokenizer, **layout)
+    return new

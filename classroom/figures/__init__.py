@@ -7,6 +7,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     maps.py         matrices: attention weights, masks, confusions
     drawings.py     token boxes, BERT's inputs and heads, blocks and stacks
     models.py       whole models, drawn from their configuration
+    sentences.py    sentence vectors: pooling, a batch as a matrix, a map; what a search finds
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
     course_map.py   the lessons and what builds on what; ten years of models
@@ -50,5 +51,13 @@ from classroom.figures.maps import (
 )
 from classroom.figures.models import Tower, model, tower
 from classroom.figures.parse import annotations, head_arcs
+from classroom.figures.sentences import (
+    batch_matrix,
+    duel,
+    pooling,
+    ranking,
+    sentence_map,
+    two_encoders,
+)
 from classroom.figures.tables import boxes, table
 from classroom.figures.trees import Option, search_tree

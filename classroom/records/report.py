@@ -136,6 +136,37 @@ def recorded(
     return None if found is None else _as_shown(found, key, minus, scale)
 
 
+def by_seed(
+    name: str,
+    rows: Mapping[str, Sequence[str]],
+    *,
+    scale: float = 1.0,
+    folder: str | Path = RESULTS,
+) -> dict[str, list[float]]:
+    """For bars with intervals: of each row the values of all seeds, averaged over its figures.
+
+    Args:
+        name: of the claim.
+        rows: what a row is called -> the record's figures.
+        scale: a factor; 100 makes shares percent.
+        folder: of the records.
+
+    Raises:
+        CourseError: there is no record, or it has no such figure.
+    """
+    found = record(name, folder)
+    if found is None:
+        raise CourseError(summary(name, folder))
+    values = {}
+    for label, keys in rows.items():
+        absent = [key for key in keys if key not in found.figures]
+        if absent:
+            raise CourseError(f"The record of {name} has no figure {absent[0]!r}.")
+        seeds = zip(*(found.figures[key].seeds for key in keys), strict=True)
+        values[label] = [scale * sum(of_seed) / len(keys) for of_seed in seeds]
+    return values
+
+
 def _as_shown(
     found: Record, key: str, minus: str = "", scale: float = 1.0
 ) -> float | tuple[float, float, float]:

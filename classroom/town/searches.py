@@ -4,6 +4,7 @@ In the town a query asks for a deed in the words of the passage ("bought lamp"),
 synonym and in other forms, so that no word is shared ("purchasing lamps"), or so but with the
 person's name ("Kate purchasing lamps")."""
 
+import json
 import random
 import re
 from collections import defaultdict
@@ -17,9 +18,11 @@ from classroom.town.source import TOWN
 from course_lib.analysis.retrieval import words
 from course_lib.data import corpus
 from course_lib.errors import CourseError
+from course_lib.files import DATA
 
 KINDS = ("same words", "name, other words", "other words")
 FIRST = "first sentence"
+WRITTEN = "tasks/search"  # what was written for the course
 SENTENCES = 4  # a passage of the town
 LONGEST = 80  # words of a passage of other texts
 SHORTEST = 12
@@ -41,10 +44,13 @@ class Query(NamedTuple):
 
 
 class Collection(NamedTuple):
-    """Passages, and queries with the numbers of the passages that answer them."""
+    """Passages, and queries with the numbers of the passages that answer them. `topics`: what each
+    passage is about, one word, where that is known.
+    """
 
     passages: list[str]
     queries: list[Query]
+    topics: tuple[str, ...] = ()
 
     def pairs(self) -> list[dict[str, Any]]:
         """Each query with its passage, for `TextBatches` and a ranking loss."""
@@ -70,10 +76,13 @@ def collection(
 ) -> Collection:
     """Passages and queries of the first `n` documents of a corpus.
 
-    source: "world": passages of four sentences, and a query of each of the `KINDS` for every
-    passage that tells of a deed. Any other of `data.corpus`: a text's first sentence asks for the
-    next `LONGEST` words; where no test split is, every fourth text is kept for it."""
-    if str(source) == "world":
+    source: "tasks/search": all that was written for the course. "world": passages of four
+    sentences, and a query of each of the `KINDS` for every passage that tells of a deed. Any other
+    of `data.corpus`: a text's first sentence asks for the next `LONGEST` words; where no test split
+    is, every fourth text is kept for it."""
+    if str(source) == WRITTEN:
+        found = _written()
+    elif str(source) == "world":
         found = _town(split, n, seed)
     else:
         try:
@@ -92,6 +101,23 @@ def collection(
             " more."
         )
     return found
+
+
+def _written() -> Collection:
+    """The paragraphs and questions that were written for the course."""
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        lines = (DATA / WRITTEN / name).read_text("utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    paragraphs = rows("paragraphs.jsonl")
+    numbers = {row["id"]: number for number, row in enumerate(paragraphs)}
+    queries = []
+    for row in rows("queries.jsonl"):
+        answers = [numbers[name] for name in row["relevant"]]
+        queries.append(Query(row["query"], KINDS[2], answers[0], frozenset(answers)))
+    topics = tuple(row["id"].rpartition("-")[0] for row in paragraphs)
+    return Collection([row["text"] for row in paragraphs], queries, topics)
 
 
 def deeds(passage: str) -> list[Deed]:

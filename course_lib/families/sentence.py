@@ -7,7 +7,7 @@ Letters in shapes: B rows, N texts in a row (2 in a pair, 3 in a triplet), T pos
 sentence vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 import torch
@@ -20,6 +20,9 @@ from course_lib.model.config import Pool
 from course_lib.model.heads import pool
 from course_lib.model.transformer import Transformer
 from course_lib.objectives.losses import Batch
+
+# Token vectors [B T D] and attention mask [B T] -> one vector for each text [B D].
+Pooling = Callable[[Tensor, Tensor | None], Tensor]
 
 
 class Dense(nn.Module):
@@ -49,7 +52,7 @@ class Sentence(nn.Module):
     Args:
         stack: the encoder.
         pool: "mean" (the paper's default), "first" (the CLS token), "max", or "last" for causal
-            stacks (section 3).
+            stacks (section 3). Or a function of the token vectors and the attention mask.
         top: the layers on the pooled vector.
 
     Raises:
@@ -57,10 +60,13 @@ class Sentence(nn.Module):
     """
 
     def __init__(
-        self, stack: Transformer, pool: Pool = "mean", top: Sequence[Dense | Normalize] = ()
+        self,
+        stack: Transformer,
+        pool: Pool | Pooling = "mean",
+        top: Sequence[Dense | Normalize] = (),
     ) -> None:
         super().__init__()
-        if pool not in get_args(Pool):
+        if not callable(pool) and pool not in get_args(Pool):
             raise CourseError(f"Unknown pooling {pool!r}; there are {', '.join(get_args(Pool))}.")
         self.stack = stack
         self.pool = pool
@@ -76,7 +82,11 @@ class Sentence(nn.Module):
         rows = ids.flatten(0, -2)  # B*N T
         mask = None if attention_mask is None else attention_mask.flatten(0, -2)
         h = self.stack(rows, attention_mask=mask)  # B*N T D
-        vectors = self.top(pool(h, mask, self.pool))  # B*N E
+        if callable(self.pool):
+            pooled = self.pool(h, mask)  # B*N D
+        else:
+            pooled = pool(h, mask, self.pool)  # B*N D
+        vectors: Tensor = self.top(pooled)  # B*N E
         return vectors.view(*ids.shape[:-1], -1)
 
 

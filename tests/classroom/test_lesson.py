@@ -83,3 +83,21 @@ def test_threads_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("OMP_NUM_THREADS")
     lesson.start()
     assert 1 <= asked[0] <= 4
+
+
+@pytest.mark.parametrize("name", ["sbert-mini", "bert-mini", "sbert-english"])
+def test_an_encoder_of_sentences_by_its_name(name: str) -> None:
+    encoder = lesson.sentence_encoder(name)
+    alone = encoder.embed(["The cat sleeps."])
+    beside = encoder.embed(["The cat sleeps.", "Nobody knows where the other cat has gone today."])
+    torch.testing.assert_close(alone[0], beside[0], atol=1e-5, rtol=0)  # padding is not counted
+
+
+def test_sentence_transformers_opens_the_folder_of_an_adapter(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    texts = ["The cat sleeps.", "Nobody knows where the other cat has gone today."]
+    folder = lesson.sentence_folder("sbert-english", tmp_path / "encoder")
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(texts, convert_to_tensor=True)
+    ours = lesson.sentence_encoder("sbert-english").embed(texts)
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)

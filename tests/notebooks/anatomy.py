@@ -12,7 +12,8 @@ from tools.notebooks import compare, page
 from tools.notebooks.run import declared
 from tools.notebooks.scrub import text
 
-PARAMETERS = {"SCALE": "lesson", "SEED": 0, "DEVICE": "auto", "DATA": "world", "OUT": ""}
+PARAMETERS = {"SCALE": "lesson", "SEED": 0, "DEVICE": "auto", "OUT": ""}
+CHOSEN = ("DATA", "MODEL")  # each lesson has its own
 OBJECTIVES = ("You will be able to", "You need first", "Time to read", "Time to run")
 LARGEST = 3_000_000  # bytes of one stored notebook
 LABEL = re.compile(
@@ -62,11 +63,12 @@ def frame(notebook: NotebookNode) -> Iterator[str]:
     code = _code(notebook)
     if not code or "parameters" not in code[0][1].metadata.get("tags", []):
         yield "the first code cell is not tagged `parameters`"
-    elif {
-        name: value for name, value in declared(notebook).items() if name != "MODEL"
-    } != PARAMETERS:
+        return
+    given = declared(notebook)
+    fixed = {name: value for name, value in given.items() if name not in CHOSEN}
+    if fixed != PARAMETERS or "DATA" not in given:
         yield (
-            f"the parameters are {declared(notebook)}, not {PARAMETERS}, with MODEL where one can"
+            f"the parameters are {given}, not {PARAMETERS} with DATA, and with MODEL where one can"
             " be chosen"
         )
 

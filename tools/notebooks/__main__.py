@@ -40,7 +40,9 @@ def run(
         str, typer.Option(help="smoke (seconds), lesson (a minute), cpu (an hour), gpu")
     ] = "lesson",
     seed: Annotated[int, typer.Option(help="random seed")] = 0,
-    data: Annotated[str, typer.Option(help="world, docs, a path, or hub:NAME")] = "world",
+    data: Annotated[
+        str, typer.Option(help="in place of a lesson's own: world, text, a path, or hub:NAME")
+    ] = "",
     model: Annotated[
         str, typer.Option(help="in place of a lesson's own: a shipped name, a folder, or hub:NAME")
     ] = "",
@@ -56,9 +58,9 @@ def run(
     from tools.notebooks.run import run as run_one
     from tools.notebooks.whole import run_all
 
-    given = {"SCALE": scale, "SEED": seed, "DATA": data, "DEVICE": device} | (
-        {"MODEL": model} if model else {}
-    )
+    chosen = {"DATA": data, "MODEL": model}
+    given = {"SCALE": scale, "SEED": seed, "DEVICE": device}
+    given |= {name: value for name, value in chosen.items() if value}
     if not name:
         print(run_all(given, out, again=again, progress=sys.stderr.isatty()))
         return

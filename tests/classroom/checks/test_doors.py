@@ -204,40 +204,24 @@ def test_texts_of_ones_own(lesson: str, cells: list[str], found: Any, tmp_path: 
     assert texts and all("own page" in text.lower() for text in texts)
 
 
-def test_15_another_body_pairs_and_texts(tmp_path: Path) -> None:
+def test_15_another_encoder_and_texts(tmp_path: Path) -> None:
+    """A folder of one's own is searched, trained on, and opened by sentence-transformers."""
     model = small_public_bert(tmp_path / "model", layers=2)
-    for folder in ("pairs", "texts"):
-        (tmp_path / folder).mkdir()
-    pairs = [f"the lamp of {i} fell\tthe lamp of {i * 7 % 40} rose\t{i % 6 / 2}" for i in range(40)]
-    for split in ("train", "dev"):
-        (tmp_path / "pairs" / f"{split}.tsv").write_text(
-            "\n".join(["text\tpair\tlabel", *pairs]) + "\n", "utf-8"
-        )
+    (tmp_path / "texts").mkdir()
     for split in ("train", "test"):
-        old = [
+        pages = [
             f"Title {split} {i}. The {'old ' * (i % 7)} mill number {i} stands by the river of"
-            f" {i}, " * 2
+            f" {i}. " * 2
             for i in range(30)
         ]
         (tmp_path / "texts" / f"{split}.jsonl").write_text(
-            "\n".join(json.dumps({"text": t}) for t in old), "utf-8"
+            "\n".join(json.dumps({"text": page}) for page in pages), "utf-8"
         )
-    swap = {'"world/similarity"': f'"{tmp_path / "pairs"}"'}
-    space = started(
-        "15_sbert",
-        tmp_path,
-        *working("15_sbert"),
-        source=tmp_path / "texts",
-        swap=swap,
-        MODEL=model,
-    )
-    assert (
-        space["body"].config.width == 32
-        and len(space["grades"]) == 40
-        and space["KINDS"] == ["first sentence"]
-    )
-    assert space["LR"] == 1e-3  # as for all up to a width of 256
-    assert all(query.text.startswith("Title test") for query in space["shelf"].queries)
+    cells = [name for name in working("15_sbert") if name != "scale-slider"]
+    space = started("15_sbert", tmp_path, *cells, source=tmp_path / "texts", MODEL=model)
+    assert space["vectors"].shape == (len(space["paragraphs"]), 32)
+    assert all(query.startswith("Title test") for query in space["questions"])
+    assert len(space["hits"]) == 3
 
 
 def test_16_stories_of_ones_own(tmp_path: Path) -> None:

@@ -74,6 +74,12 @@ FIGURES: dict[str, Callable[[], Any]] = {
         [figures.tower(preset("bert-base"), ["[CLS]", "a"], "head", {0: "yes"})]
     ),
     "gelu": figures.gelu,
+    "two_encoders": lambda: figures.two_encoders("question", ["text 1", "text 2"]),
+    "pooling": lambda: figures.pooling(["[CLS]", "a", "[PAD]"], torch.eye(3), [True, True, False]),
+    "batch_matrix": lambda: figures.batch_matrix({"before": torch.eye(3)}, ["a", "b", "c"]),
+    "sentence_map": lambda: figures.sentence_map(
+        {"encoder": torch.randn(13, 4)}, ["bread", "bike"] * 6, ["bread"], question="Why?"
+    ),
     "timeline": figures.timeline,
     "lesson_map": lambda: figures.lesson_map("09_bert"),
 }
@@ -320,3 +326,25 @@ def test_labels_of_near_points_do_not_lie_on_each_other() -> None:
 def test_a_misspelled_option_of_the_axes_is_refused():
     with pytest.raises(TypeError, match="'logx'"):
         figures.curves({"a": [1.0, 2.0]}, logx=True)
+
+
+def test_padding_is_not_in_the_drawn_mean() -> None:
+    drawn = figures.pooling(["[CLS]", "[PAD]"], [[1.0, 3.0], [9.0, 9.0]], [True, False])
+    said = words(drawn)
+    assert said.count("1.0") == said.count("3.0") == 3  # the token, [CLS] and the mean
+    assert "not counted" in said
+
+
+def test_a_ranking_has_the_best_first() -> None:
+    found = figures.ranking(["low", "high", "middle"], [[0.1, 0.9, 0.5]], k=2)
+    assert repr(found).splitlines() == ["0.90  high", "0.50  middle"]
+
+
+def test_a_duel_shows_the_largest_differences_on_both_sides() -> None:
+    by_words = [[3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [3.0, 1.0, 2.0]]
+    by_vectors = [[1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [3.0, 1.0, 2.0]]
+    shown = figures.duel(
+        ["one", "two", "three"], [{0}, {0}, {0}], {"words": by_words, "vectors": by_vectors}, k=1
+    )
+    lines = [line.split() for line in repr(shown).splitlines()[1:]]
+    assert lines == [["two", "3", "1"], ["one", "1", "3"]]

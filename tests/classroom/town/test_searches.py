@@ -71,3 +71,13 @@ def test_other_texts_are_asked_for_by_their_first_sentence(tmp_path: Path) -> No
     (tmp_path / "bad.txt").write_text("One sentence only", "utf-8")
     with pytest.raises(CourseError, match="nothing to search"):
         searches.collection(tmp_path / "bad.txt", split="train")
+
+
+def test_what_was_written_for_the_course() -> None:
+    found = searches.collection("tasks/search")
+    assert len(found.passages) == len(found.topics)
+    by_question = {query.text: query for query in found.queries}
+    query = by_question["when should I replace a bicycle chain"]
+    (answer,) = query.answers
+    assert query.passage == answer and found.topics[answer] == "bike"
+    assert "chain" in found.passages[answer]
