@@ -36,6 +36,7 @@ from course_lib.generation.graphed import can_be_graphed
 from course_lib.model import heads, kernels
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
+from course_lib.objectives.collate import WIDTH_STEP
 from course_lib.training import feed
 from course_lib.training.loop import TrainConfig, train
 from course_lib.training.optim import adamw
@@ -172,7 +173,7 @@ def finetuning(family: str, device: str, tiny: bool) -> Record:
     """
     size = SIZES["tiny"]
     found: Record = {}
-    for name, step in (("round widths", feed.WIDTH_STEP), ("odd widths", 1)):
+    for name, step in (("round widths", WIDTH_STEP), ("odd widths", 1)):
         rng = torch.Generator().manual_seed(0)
         batches: list[losses.Batch] = []
         for width in (7, 13, 9, 11):
