@@ -34,16 +34,7 @@ def rows_of(lab: Lab, task: str, seed: int) -> tuple[Dataset, Dataset]:
 def frozen_score(lab: Lab, network: str, task: str, seed: int, rate: float) -> float:
     """The score of a head on vectors that stay as they are."""
     how = FROZEN["frozen head"]
-    epochs = 1 if lab.plan.scale == "smoke" else how["epochs"]
-    run = tasks.tuner(
-        label_curves.SETTINGS["networks"][network]["checkpoint"],
-        replace(KINDS[task], epochs=epochs),
-        frozen=True,
-        batch=how["batch"],
-        precision="bf16",
-        device=lab.device,
-    )
-    return run(*rows_of(lab, task, seed), rate, seed)
+    return run_kept(lab, network, task, seed, epochs=how["epochs"], batch=how["batch"], lr=rate)
 
 
 def tuned_score(lab: Lab, network: str, task: str, seed: int) -> float:
@@ -56,15 +47,50 @@ def tuned_score(lab: Lab, network: str, task: str, seed: int) -> float:
 def tuned_names(lab: Lab, network: str, seed: int, rate: float) -> float:
     """F1 of the names that a tuned network finds."""
     how = FROZEN["tuned names"]
-    epochs = 1 if lab.plan.scale == "smoke" else how["epochs"][network]
-    run = tasks.tuner(
-        label_curves.SETTINGS["networks"][network]["checkpoint"],
-        replace(KINDS["names"], epochs=epochs),
-        batch=how["batch"],
-        precision="bf16",
-        device=lab.device,
+    epochs = how["epochs"][network]
+    return run_kept(
+        lab, network, "names", seed, epochs=epochs, batch=how["batch"], lr=rate, frozen=False
     )
-    return run(*rows_of(lab, "names", seed), rate, seed)
+
+
+def run_kept(
+    lab: Lab,
+    network: str,
+    task: str,
+    seed: int,
+    *,
+    epochs: int,
+    batch: int,
+    lr: float,
+    frozen: bool = True,
+) -> float:
+    """The score of one training, computed once."""
+    if lab.plan.scale == "smoke":
+        epochs = 1
+    checkpoint = label_curves.SETTINGS["networks"][network]["checkpoint"]
+
+    def measure() -> dict[str, float]:
+        run = tasks.tuner(
+            checkpoint,
+            replace(KINDS[task], epochs=epochs),
+            frozen=frozen,
+            batch=batch,
+            precision="bf16",
+            device=lab.device,
+        )
+        return {"score": run(*rows_of(lab, task, seed), lr, seed)}
+
+    follows = {
+        "model": label_curves.weights(checkpoint),
+        "rows": [FROZEN["labels"][lab.plan.scale], FROZEN["names"][lab.plan.scale]],
+        "task": task,
+        "seed": seed,
+        "epochs": epochs,
+        "batch": batch,
+        "lr": lr,
+        "frozen": frozen,
+    }
+    return lab.kept(f"frozen-or-tuned-{task}", follows, measure)["score"]
 
 
 @experiment("frozen-or-tuned", compared=FROZEN, networks=label_curves.SETTINGS["networks"])

@@ -85,7 +85,7 @@ def tuned_score(
         "task": task,
         "rows": size["rows"][labels],
         "tests": size["tests"][task],
-        "model": [name, checkpoint_hash(name) if name in zoo.names() else "public"],
+        "model": weights(name),
         "pretrained": how["pretrained"],
         "epochs": epochs,
         "batch": batch,
@@ -93,6 +93,11 @@ def tuned_score(
         "seed": seed,
     }
     return lab.kept(f"labels-{task}", follows, measure)["score"]
+
+
+def weights(name: str) -> list[str]:
+    """What tells a checkpoint's weights; those of a public model are pinned by its name."""
+    return [name, checkpoint_hash(name) if name in zoo.names() else "public"]
 
 
 def linear_score(lab: Lab, task: str, labels: int, seed: int) -> float:
