@@ -217,8 +217,9 @@ def test_15_another_encoder_and_texts(tmp_path: Path) -> None:
         (tmp_path / "texts" / f"{split}.jsonl").write_text(
             "\n".join(json.dumps({"text": page}) for page in pages), "utf-8"
         )
-    cells = [name for name in working("15_sbert") if name != "scale-slider"]
-    space = started("15_sbert", tmp_path, *cells, source=tmp_path / "texts", MODEL=model)
+    space = started(
+        "15_sbert", tmp_path, *working("15_sbert"), source=tmp_path / "texts", MODEL=model
+    )
     assert space["vectors"].shape == (len(space["paragraphs"]), 32)
     assert all(query.startswith("Title test") for query in space["questions"])
     assert len(space["hits"]) == 3
