@@ -8,6 +8,7 @@ from course_lib.families.t5 import t5, t5_lm
 from course_lib.generation import generate, left_pad, state
 from course_lib.generation.graphed import FEWEST_TOKENS, GraphedStep, can_be_graphed
 from course_lib.model import kernels
+from lab.bench import steps
 from tests.course_lib.generation.test_generate import build
 from tests.course_lib.model.test_stack import SCHEMES, shaken
 
@@ -95,3 +96,16 @@ def test_on_a_gpu_the_recorded_step_writes_the_same(monkeypatch):
     graphed = generate(model, ids, max_new_tokens=FEWEST_TOKENS)
     monkeypatch.setattr(kernels, "ENABLED", False)
     assert torch.equal(graphed, generate(model, ids, max_new_tokens=FEWEST_TOKENS))
+
+
+@pytest.mark.parametrize("position", SCHEMES, ids=repr)
+def test_a_step_neither_looks_at_numbers_nor_copies_from_the_host(position):
+    # A CUDA graph can record neither. On the device "meta" both are seen without a GPU.
+    model = build(position).to("meta")
+    cache = state.KVCache(len(model.stack.blocks))
+    with torch.no_grad():
+        model(torch.ones(2, 3, dtype=torch.long, device="meta"), cache=cache)
+        step = GraphedStep(model, cache, None, max_length=8)
+        with steps.Crossings() as seen:
+            step._step()
+    assert seen.found == {}
