@@ -37,7 +37,7 @@ BOTH = [
     (lesson, name)
     for lesson, some in PAPERS.items()
     for name in some
-    if name in CLAIMS and CLAIMS[name].paper
+    if name in CLAIMS and CLAIMS[name].lesson == lesson and CLAIMS[name].paper
 ]
 LABELS = ("columns", "params")
 SPELT = {"gpt3-table"}  # 0.5M, 6.0e-4: see below
