@@ -129,8 +129,8 @@ def save_pretrained(
     layout = next((layout for layout in LAYOUTS.values() if layout.is_in(model)), None)
     if layout is None:
         raise CourseError(
-            "Only LoRA, DoRA, prompts and prefixes can be written for `peft`; keep this model by"
-            " peft.save."
+            "Only a model with LoRA updates, or one behind a prompt or prefix, has a form in"
+            " `peft`."
         )
 
     # 1. The updates.
@@ -312,7 +312,7 @@ def _trained_whole(model: nn.Module, layout: Layout, rows: Rows) -> set[str]:
     without_name = trained - named
     if without_name:
         raise CourseError(
-            f"{min(without_name)} is trained, but `peft` cannot store it; keep this model by"
+            f"{min(without_name)} is trained, but `peft` has no place for it; keep this model by"
             " peft.save."
         )
     return {public for public, row in rows.items() if trained & set(row.ours)}
