@@ -268,8 +268,8 @@ def _check_sides(values: Values, config: StackConfig) -> None:
     is_encoder_decoder = values.get("is_encoder_decoder")
     if is_encoder_decoder is not None and is_encoder_decoder != config.cross:
         raise CourseError(
-            f"is_encoder_decoder is {is_encoder_decoder}, but it is {config.cross} for published"
-            " models of this family. An encoder or decoder alone is not read."
+            f"Only models as published are read: is_encoder_decoder {config.cross}, not"
+            f" {is_encoder_decoder}."
         )
 
 
