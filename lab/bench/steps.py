@@ -254,8 +254,8 @@ def accepted(family: str, device: str = "cuda") -> list[str]:
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    # In bfloat16 the kernels want heads of a multiple of 8 numbers. ELECTRA's generator is a quarter
-    # as wide as the model.
+    # In bfloat16 the kernels want heads of a multiple of 8 numbers. ELECTRA's generator is a
+    # quarter as wide as the model.
     model = small(family, replace(SIZES["tiny"], width=128, heads=4)).to(device)
     indexed = losses.with_target_index(batches(family)[0])
     batch: Mapping[str, Tensor] = {name: x.to(device) for name, x in indexed.items()}
