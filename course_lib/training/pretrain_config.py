@@ -123,7 +123,10 @@ class PretrainConfig(TokenizeConfig):
         "tokens", "What is masked as a whole: single tokens, words, spans of words or n-grams."
     )
     tokens: int = setting(
-        4096, "Size of a batch in tokens, padding and all processes included.", at_least=1
+        4096,
+        "Size of a batch in tokens, padding and all processes included. The default suits a CPU; a"
+        " large GPU needs 32768 or more to be busy.",
+        at_least=1,
     )
     short: int | None = setting(
         None,
