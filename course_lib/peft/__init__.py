@@ -6,7 +6,7 @@
     peft.prefix(model, length=10)                       keys and values before the text
     peft.prompt(model, length=20)                       token vectors before the text
     peft.bitfit(model)                                  only the biases
-    peft.lora(peft.quantise(model))                     QLoRA: LoRA on 4-bit matrices
+    peft.lora(peft.quantise_model(model))               QLoRA: LoRA on 4-bit matrices
 
 Each returns the model, ready for training. `finetune(body, task, tokenizer, peft=peft.lora)` calls
 one of them itself. A new method is a new file. If the library `peft` has the method too, its layout
@@ -35,7 +35,7 @@ from course_lib.peft.inject import inject, put
 from course_lib.peft.lora import LoRALinear, dora, lora, merge, unmerge
 from course_lib.peft.prefix import prefix
 from course_lib.peft.prompt import prompt
-from course_lib.peft.quantise import quantise
+from course_lib.peft.quantise import quantise_model
 from course_lib.peft.weights import load, save
 
 __all__ = [
@@ -52,7 +52,7 @@ __all__ = [
     "prefix",
     "prompt",
     "put",
-    "quantise",
+    "quantise_model",
     "save",
     "save_pretrained",
     "unmerge",

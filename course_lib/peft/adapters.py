@@ -63,6 +63,7 @@ def adapters(model: Model, width: int = 64) -> Model:
         model: the model, changed in place.
         width: the width of the bottlenecks.
     """
+    # The last Linear of the attention and of the feed-forward: the block adds what they return.
     for pattern in ("blocks.*.attn.out", "blocks.*.ff.down"):
         inject(model, pattern, lambda linear: AdaptedLinear(linear, width))
     freeze(model)

@@ -43,13 +43,14 @@ def count(model: nn.Module) -> Count:
     parameters = list(model.parameters())
     trained = [weight for weight in parameters if weight.requires_grad]
     quantised = [module for module in model.modules() if isinstance(module, QuantisedLinear)]
-    codes: list[Tensor] = []
+    # A quantised weight is no parameter. Its codes and their scales are buffers.
+    buffers: list[Tensor] = []
     for module in quantised:
-        codes += module.buffers()
+        buffers += module.buffers()
 
     total = sum(weight.numel() for weight in parameters)
     total += sum(module.in_features * module.out_features for module in quantised)
-    stored = sum(tensor.nbytes for tensor in parameters + codes)
+    stored = sum(tensor.nbytes for tensor in parameters + buffers)
     # A gradient and Adam's two moments for each trained weight.
     training = 3 * sum(weight.nbytes for weight in trained)
     return Count(

@@ -36,7 +36,8 @@ from course_lib.peft.weights import read_tensors, write_tensors
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
 PICKLE = "adapter_model.bin"  # what the library wrote until 2023
-# Each field of adapter_config.json is used, or known to be harmless (this file), or refused.
+# A field of adapter_config.json that no code has read is refused, unless this file lists it as
+# harmless.
 KNOWN = KnownFields(Path(__file__).with_name("adapter_config.toml"))
 # the library's name of a method -> how its folders are read and written
 LAYOUTS: dict[str, Layout] = {
@@ -74,8 +75,8 @@ def load_pretrained(
         model: our base model, changed in place.
         folder: an adapter of LoRA, DoRA, prompt tuning or prefix tuning, perhaps with whole weights
             such as a head or biases.
-        model_type: the base's family, as in `zoo.save_pretrained`: "gpt2".
-        architecture: the base's public class: "GPT2LMHeadModel".
+        model_type: the base's family, `model_type` in its config.json, such as "gpt2".
+        architecture: the base's public class, such as "GPT2LMHeadModel".
 
     Raises:
         CourseError: the folder does not fit the model or has a setting that the course does not
@@ -118,8 +119,8 @@ def save_pretrained(
         model: a model after one call of `lora` or `dora`, or of `prompt` or `prefix`. Weights of
             the base that were trained too, such as a new head, are also written.
         folder: the folder to write; it need not exist.
-        model_type: as in `load_pretrained`.
-        architecture: as in `load_pretrained`.
+        model_type: the base's family, such as "gpt2".
+        architecture: the base's public class, such as "GPT2LMHeadModel".
 
     Raises:
         CourseError: the library cannot express what was trained. Nothing is written then.
@@ -297,7 +298,8 @@ def _trained_whole(model: nn.Module, layout: Layout, rows: Rows) -> set[str]:
     Raises:
         CourseError: a trained weight has no public name.
     """
-    added: set[int] = set()  # the ids of the method's own weights
+    # By id(), because == compares the numbers of tensors.
+    added: set[int] = set()  # the method's own weights
     for module in model.modules():
         if isinstance(module, layout.added):
             added |= {id(weight) for weight in module.parameters()}
@@ -324,13 +326,14 @@ def _modules_to_save(base: _PublicNames, trained: set[str], heads: tuple[str, ..
     Args:
         base: the public names of the base.
         trained: the public names of the trained whole weights.
-        heads: the endings of the task's heads, one of `TASK_HEADS`.
+        heads: the endings of the task's heads, such as ("classifier", "score"); () if the library
+            expects none.
     """
     modules = set()
     for name in base.rows:
         parts = name.split(".")[:-1]  # without "weight" or "bias"
         for length in range(1, len(parts) + 1):
-            if parts[length - 1].endswith(heads):
+            if parts[length - 1].endswith(heads):  # never, if `heads` is ()
                 modules.add(".".join(parts[:length]))
     for name in trained:
         module, _, kind = name.rpartition(".")
@@ -351,7 +354,7 @@ def _check_targets(targets: list[str], modules: list[str]) -> None:
 
 
 def _bias_option(biases: set[str], modules: list[str], targets: list[str], rows: Rows) -> str:
-    """The entry `bias` of adapter_config.json: which biases were trained.
+    """The entry `bias` of a LoRA's adapter_config.json: which biases were trained.
 
     Args:
         biases: the public names of the trained biases outside of `modules`.

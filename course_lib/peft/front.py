@@ -54,12 +54,14 @@ class Front(Transformer):
     """
 
     def __init__(self, stack: Transformer, length: int) -> None:
-        nn.Module.__init__(self)
+        nn.Module.__init__(self)  # not Transformer's, which would make new modules
         self.config = stack.config
         self.embed = stack.embed
         self.position = stack.position
+        self.rotations = stack.rotations
         self.blocks = stack.blocks
         self.norm = stack.norm
+        self.vocabulary = stack.vocabulary
         self.training = stack.training
         self.length = length
         freeze(self)
@@ -73,6 +75,7 @@ class Front(Transformer):
         mask may have them too, and is then returned as it is.
         """
         past = cache.length if cache is not None else 0
+        # A filled cache already counts the trained positions.
         all_positions = (past or self.length) + x.shape[1]
         if attention_mask is None or attention_mask.shape[1] == all_positions:
             return attention_mask
@@ -95,6 +98,7 @@ def put_in_front(model: Model, length: int, make: Callable[[Transformer], Front]
             is below 1.
     """
     stack = model if isinstance(model, Transformer) else getattr(model, "stack", None)
+    # The `stack` of an encoder-decoder holds two Transformers and is refused.
     if not isinstance(stack, Transformer) or isinstance(stack, Front) or length < 1:
         raise CourseError(
             "A prefix or prompt of at least one position stands in front of one bare Transformer."

@@ -16,7 +16,7 @@ from torch import nn
 from course_lib.errors import CourseError
 from course_lib.peft.nf4 import QuantisedLinear
 
-Base = nn.Linear | QuantisedLinear  # what a method wraps
+Base = nn.Linear | QuantisedLinear  # what a method replaces or wraps
 Model = TypeVar("Model", bound=nn.Module)
 
 
@@ -25,7 +25,7 @@ class Added(nn.Module):
 
 
 def freeze(model: nn.Module) -> None:
-    """Freeze all weights except those in `Added` modules."""
+    """Freeze all weights except those in `Added` modules: also embeddings, norms and biases."""
     model.requires_grad_(False)
     for module in model.modules():
         if isinstance(module, Added):
@@ -41,7 +41,7 @@ def inject(model: nn.Module, pattern: str, wrap: Callable[[Base], nn.Module]) ->
             "blocks.*.attn.[qv]"          queries and values of all layers
             "decoder.blocks.*.cross.*"    the whole cross-attention
             "blocks.*.*.*"                every Linear in the blocks
-        wrap: (Linear) -> the module that replaces it.
+        wrap: (Linear, perhaps quantised) -> the module that replaces it.
 
     Returns:
         The names of the replaced Linears.
@@ -51,7 +51,7 @@ def inject(model: nn.Module, pattern: str, wrap: Callable[[Base], nn.Module]) ->
     """
     parts = pattern.count(".") + 1
     linears = {name: module for name, module in model.named_modules() if isinstance(module, Base)}
-    # The pattern has four parts, so only the last four of each name are compared:
+    # "blocks.*.attn.q" has four parts, so only the last four of each name are compared:
     # "encoder.blocks.0.attn.q" -> "blocks.0.attn.q".
     endings = {name: ".".join(name.split(".")[-parts:]) for name in linears}
     names = [name for name, ending in endings.items() if fnmatch.fnmatchcase(ending, pattern)]

@@ -54,7 +54,8 @@ class LoRA(Added):
         self.dropout = nn.Dropout(dropout)
         self.down = nn.Parameter(torch.empty(rank, inputs, **options))
         self.up = nn.Parameter(torch.zeros(outputs, rank, **options))
-        # As in the paper's code; its text says Gaussian.
+        # Uniform between -1 / sqrt(I) and 1 / sqrt(I), as in the paper's code. Its text says
+        # Gaussian.
         nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))
 
     @property
@@ -72,9 +73,9 @@ class LoRALinear(nn.Module):
 
     Args:
         base: the Linear. The caller freezes it.
-        rank: as in `LoRA`, like alpha and dropout.
-        alpha: as in `LoRA`.
-        dropout: as in `LoRA`.
+        rank: the rank r of the update.
+        alpha: scales the update by alpha / r.
+        dropout: the probability of dropping an input of the update.
     """
 
     def __init__(self, base: Base, rank: int, alpha: float, dropout: float = 0.0) -> None:
@@ -161,8 +162,9 @@ def lora(
 
     Args:
         model: the model, changed in place.
-        pattern: the names of the Linears, as in `inject`. By default the queries and values, which
-            the paper found to be the best two of the four matrices of attention (section 7.1).
+        pattern: a shell-style pattern for the last parts of the Linears' names. By default the
+            queries and values, which the paper found to be the best two of the four matrices of
+            attention (section 7.1). "blocks.*.*.*" is every Linear of the blocks.
         rank: the rank of every update.
         alpha: scales every update by alpha / rank. By default alpha is the rank.
         dropout: the probability of dropping an input of an update.
@@ -182,7 +184,8 @@ def dora(
 
     Args:
         model: the model, changed in place.
-        pattern: the names of the Linears, as in `inject`.
+        pattern: a shell-style pattern for the last parts of the Linears' names. By default the
+            queries and values.
         rank: the rank of every update.
         alpha: scales every update by alpha / rank. By default alpha is the rank.
         dropout: the probability of dropping an input of an update.

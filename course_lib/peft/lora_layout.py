@@ -211,11 +211,12 @@ def _write(model: nn.Module, rows: Rows) -> tuple[dict[str, Any], dict[str, Tens
             continue
         target = public.removesuffix(".weight")
         ups = [_scaled_up(model, name, layers.get(name)) for name in names]
+        # The set compares tensors by identity: it has one if all layers share the same A.
         if len(updated) == len(names) and len({layer.lora.down for layer in updated}) == 1:
             down: Tensor = updated[0].lora.down  # r I
             up = torch.cat(ups)  # O r
         else:
-            # A below A, and each B in the rows of its own matrix: see the top of the file.
+            # A below A, and each B in the rows of its own matrix, as drawn at the top.
             down = torch.cat([layer.lora.down for layer in updated])  # sum of r, I
             up = torch.block_diag(*ups)  # type: ignore[no-untyped-call]  # O, sum of r
         weights[PREFIX + target + DOWN] = down

@@ -45,15 +45,17 @@ class Prefixed(Front):
         if cache is None:
             cache = KVCache(self.config.layers)
         if cache.length == 0:
-            self._fill(cache, rows=len(x))
+            self._fill(cache, batch=len(x))
         return super().run(x, attention_mask=attention_mask, cache=cache, **more)
 
-    def _fill(self, cache: KVCache, rows: int) -> None:
+    def _fill(self, cache: KVCache, batch: int) -> None:
+        """Write the prefix into an empty cache, the same for every row of the batch."""
         config = self.config
         table = self.prefix.table.view(self.length, config.layers, 2, config.heads, config.dh)
         for layer, layer_cache in enumerate(cache.attn):
             keys_values = table[:, layer].permute(1, 2, 0, 3)  # 2 H P Dh
-            keys, values = keys_values[:, None].expand(-1, rows, -1, -1, -1)  # B H P Dh each
+            both = keys_values[:, None].expand(-1, batch, -1, -1, -1)  # 2 B H P Dh
+            keys, values = both  # B H P Dh each
             layer_cache.k = keys
             layer_cache.v = values
 
@@ -76,7 +78,7 @@ def prefix(
 
     def make(stack: Transformer) -> Prefixed:
         if words is not None:
-            return Prefixed(stack, _read_words(stack, words))
+            return Prefixed(stack, _keys_values_of(stack, words))
         tokens = stack.embed.tokens.weight
         width = stack.config.width
         size = _row_size(stack.config)
@@ -91,15 +93,15 @@ def prefix(
 
 
 @torch.no_grad()
-def _read_words(stack: Transformer, words: Tokens) -> Float[Tensor, "P S"]:
+def _keys_values_of(stack: Transformer, token_ids: Tokens) -> Float[Tensor, "P S"]:
     """The keys and values of all layers after the model has read these tokens."""
     cache = KVCache(stack.config.layers)
-    ids = torch.as_tensor(words, device=stack.embed.tokens.weight.device)[None]
+    ids = torch.as_tensor(token_ids, device=stack.embed.tokens.weight.device)[None]
     with evaluating(stack):
         stack(ids, cache=cache)
     layers = []
     for layer in cache.attn:
-        keys = cast(Tensor, layer.k)[0]  # H P Dh: the batch has one row
+        keys = cast(Tensor, layer.k)[0]  # H P Dh: the only row of the batch
         values = cast(Tensor, layer.v)[0]
         layers.append(torch.stack((keys, values)))
     stacked = torch.stack(layers)  # L 2 H P Dh

@@ -37,6 +37,8 @@ class Prompted(Front):
     ) -> Float[Tensor, "B T D"]:
         """As `Transformer.run`, with the prompt before `x`. The prompt belongs to segment 0.
 
+        The hidden states of the prompt's positions are not returned.
+
         If the cache is not empty, the prompt was read in an earlier call.
         """
         mask = self._with_front(x, cache, attention_mask)
@@ -45,7 +47,7 @@ class Prompted(Front):
         vectors = self.prompt.weight.to(x.dtype).expand(len(x), -1, -1)
         x = torch.cat((vectors, x), dim=1)  # B P+T E
         if segments is not None:
-            segments = nn.functional.pad(segments, (self.length, 0))
+            segments = nn.functional.pad(segments, (self.length, 0))  # pads with 0
         hidden = super().run(x, attention_mask=mask, segments=segments, cache=cache, **more)
         return hidden[:, self.length :]
 

@@ -1,23 +1,22 @@
-"""Quantise a model's Linears to 4 bits (nf4.py), as the frozen base of QLoRA."""
-
-from typing import cast
-
-from torch import nn
+"""Quantise a model's Linears to 4 bits, as the frozen base of QLoRA."""
 
 from course_lib.peft.inject import Model, freeze, inject
 from course_lib.peft.nf4 import QuantisedLinear
 
 
-def quantise(model: Model, pattern: str = "blocks.*.*.*") -> Model:
-    """Quantise every Linear that matches the pattern to NF4, and freeze the model.
+def quantise_model(model: Model, pattern: str = "blocks.*.*.*") -> Model:
+    """Quantise every Linear that matches the pattern to NF4, and freeze the whole model.
 
-    `lora(quantise(model))` is QLoRA (Dettmers et al. 2023) without its paged optimizers.
+    Embeddings, norms, biases and all Linears that do not match keep their numbers, but are frozen,
+    too. `lora(quantise_model(model))` is QLoRA (Dettmers et al. 2023) without its paged optimizers.
 
     Args:
         model: the model, changed in place.
-        pattern: the names of the Linears, as in `inject`. By default all Linears of the blocks, as
-            in the paper.
+        pattern: a shell-style pattern for the last parts of the Linears' names. The default matches
+            all Linears of the blocks, as in the paper: "stack.blocks.0.attn.q",
+            "stack.blocks.0.ff.up", "decoder.blocks.3.cross.out", ... It does not match
+            "pooler.dense".
     """
-    inject(model, pattern, lambda linear: QuantisedLinear(cast(nn.Linear, linear)))
+    inject(model, pattern, QuantisedLinear)
     freeze(model)
     return model

@@ -31,7 +31,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "prefix": {"peft": partial(peft.prefix, words=IDS)},
     "adapters": {"peft": partial(peft.adapters, width=8)},
     "LoRA": {"peft": partial(peft.lora, rank=4)},
-    "QLoRA": {"peft": lambda body: peft.lora(peft.quantise(body), rank=4)},
+    "QLoRA": {"peft": lambda body: peft.lora(peft.quantise_model(body), rank=4)},
 }
 
 

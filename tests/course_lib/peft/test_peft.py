@@ -29,8 +29,8 @@ METHODS = {
     "lora on every linear": partial(peft.lora, pattern="blocks.*.*.*", rank=3, alpha=7),
     "dora": partial(peft.dora, rank=2),
     "dora on every linear": partial(peft.dora, pattern="blocks.*.*.*", rank=3, alpha=7),
-    "qlora": lambda model: peft.lora(peft.quantise(model), rank=2),
-    "qdora": lambda model: peft.dora(peft.quantise(model), rank=2),
+    "qlora": lambda model: peft.lora(peft.quantise_model(model), rank=2),
+    "qdora": lambda model: peft.dora(peft.quantise_model(model), rank=2),
     "adapters": partial(peft.adapters, width=4),
     "prefix": partial(peft.prefix, length=3),
     "prompt": partial(peft.prompt, length=3),
@@ -259,7 +259,7 @@ def test_foreign_files_are_refused_and_change_nothing(tmp_path):
         (lambda: peft.lora(peft.lora(lm(), rank=2), rank=2), "No Linear of the model"),
         (lambda: peft.inject(torch.nn.Identity(), "q", torch.nn.Sequential), "none at all"),
         (lambda: peft.merge(lm()), "no LoRA updates"),
-        (lambda: peft.merge(peft.lora(peft.quantise(lm()), rank=2)), "The 16 levels of NF4"),
+        (lambda: peft.merge(peft.lora(peft.quantise_model(lm()), rank=2)), "The 16 levels of NF4"),
     ],
 )
 def test_bad_input_is_one_sentence(act, words):

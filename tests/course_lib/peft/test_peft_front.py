@@ -14,7 +14,16 @@ from course_lib.families.bert import bert
 from course_lib.generation import generate, left_pad
 from course_lib.model import heads
 from course_lib.model.cache import KVCache
-from course_lib.model.config import Alibi, EmbedConfig, Learned, Rope, Shaw, T5Buckets
+from course_lib.model.config import (
+    Alibi,
+    EmbedConfig,
+    Global,
+    Learned,
+    Rope,
+    Shaw,
+    T5Buckets,
+    Window,
+)
 from course_lib.model.transformer import Transformer
 from tests.course_lib.model.test_stack import build
 
@@ -39,6 +48,13 @@ WORDS = [4, 9, 2]
 @pytest.mark.parametrize("method", [peft.prefix, peft.prompt])
 def test_begun_from_words_it_is_the_model_that_has_read_them(position, method):
     stack = build(position)
+    expected = stack(torch.cat((torch.tensor([WORDS, WORDS]), text()), dim=1))[:, 3:]
+    near(method(stack, 3, words=WORDS)(text()), expected)
+
+
+@pytest.mark.parametrize("method", [peft.prefix, peft.prompt])
+def test_it_works_where_some_layers_have_a_rotary_base_of_their_own(method):
+    stack = build(Rope(), attention=(Global(), Window(4, rope_base=100.0)))
     expected = stack(torch.cat((torch.tensor([WORDS, WORDS]), text()), dim=1))[:, 3:]
     near(method(stack, 3, words=WORDS)(text()), expected)
 

@@ -60,7 +60,9 @@ def test_scales_are_kept_in_fp8_less_their_mean():
     q = nf4.quantise(x)
     largest = x.abs().amax(dim=1)
     assert (
-        q.scales.dtype == torch.float8_e4m3fn and q.scales.shape == (600,) and q.steps.shape == (3,)
+        q.maxima.dtype == torch.float8_e4m3fn
+        and q.maxima.shape == (600,)
+        and q.scales.shape == (3,)
     )
     assert torch.allclose(q.mean, largest.mean())
     found = nf4.dequantise(q, x.shape).abs().amax(dim=1)
