@@ -42,11 +42,12 @@ MOMENTS = {
 # The entries of the JSON in the header, and their types.
 HEADER = {
     "step": int,  # number of updates
-    "twins": dict,  # name of a tied weight -> the name that it is saved under
-    "kind": str,  # class of the optimizer
+    "tied_to": dict,  # further name of a tied weight -> its first name; both without "model."
+    "optimizer": str,  # name of the optimizer's class
     "crc": int,  # checksum of all tensors
-    "recipe": dict,
+    "recipe": dict,  # see `Recipe`
 }
+OLD_NAMES = {"twins": "tied_to", "kind": "optimizer"}  # as older files call these entries
 
 
 def save(
@@ -75,17 +76,18 @@ def save(
     Raises:
         OSError: the file cannot be written.
     """
-    twins = tied(model)
-    parts = {
-        f"model.{name}": value for name, value in model.state_dict().items() if name not in twins
-    }
+    tied_to = tied(model)
+    own: Tensors = {}  # what this process has of the weights and moments, perhaps only shards
+    for name, value in model.state_dict().items():
+        if name not in tied_to:  # a tied weight is saved once, under its first name
+            own[f"model.{name}"] = value
     for number, moments in optimizer.state_dict()["state"].items():
         for name, value in moments.items():
             if isinstance(value, Tensor):
-                parts[f"optimizer.{number}.{name}"] = value
+                own[f"optimizer.{number}.{name}"] = value
 
     tensors: Tensors = {}
-    for name, value in parts.items():
+    for name, value in own.items():
         value = distributed.full_tensor(value.detach())  # every process has to call this
         if processes.is_main:
             tensors[name] = value.cpu().contiguous()
@@ -97,14 +99,15 @@ def save(
 
     header = {
         "step": step,
-        "twins": twins,
-        "kind": type(optimizer).__name__,
+        "tied_to": tied_to,
+        "optimizer": type(optimizer).__name__,
         "crc": _crc(tensors),
         "recipe": _as_json(recipe),
     }
     with atomic_path(path) as new:
         try:
-            # `save_file` writes one tensor after the other; `save` would copy them all first.
+            # This writes one tensor after the other. `safetensors.torch.save` would first copy them
+            # all in memory.
             save_file(tensors, new, metadata={"state": json.dumps(header)})
         except SafetensorError as error:
             raise OSError(str(error)) from error
@@ -181,8 +184,8 @@ def steps_done(path: Path, recipe: Recipe | None = None) -> int:
     if differing:
         differences = ", ".join(f"{name} {saved[name]} (here {wanted[name]})" for name in differing)
         raise CourseError(
-            f"{path} is of a run with {differences}: ask for the same, name another folder, or say"
-            " --afresh."
+            f"{path} is of a run with {differences}: use the same settings, choose another folder,"
+            " or start afresh (resume=False, on the command line --afresh)."
         )
     return int(header["step"])
 
@@ -193,8 +196,11 @@ def _read_header(path: Path) -> dict[str, Any]:
             header: dict[str, Any] = json.loads((file.metadata() or {}).get("state", "{}"))
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
+    if isinstance(header, dict):
+        header = {OLD_NAMES.get(name, name): value for name, value in header.items()}
+    # `isinstance` would also take True for an int.
     fits = isinstance(header, dict) and all(
-        type(header.get(name)) is kind for name, kind in HEADER.items()
+        type(header.get(name)) is expected for name, expected in HEADER.items()
     )
     if not fits or header["step"] < 0:
         raise CourseError(
@@ -213,9 +219,10 @@ def _read(path: Path) -> tuple[Tensors, dict[str, Any]]:
         raise _damaged(path, str(error)) from error
     if _crc(tensors) != header["crc"]:
         raise _damaged(path, "its checksum is wrong")
-    generators = [name for name in tensors if name.endswith(".random.cpu")]
+    of_others = [name for name in tensors if name.endswith(".random.cpu")]  # of processes 1, 2, ...
     try:
-        for name in ("random.cpu", *generators):
+        for name in ("random.cpu", *of_others):
+            # This generator is thrown away: it raises an error if the state is not valid.
             torch.Generator().set_state(tensors[name])
     except (KeyError, RuntimeError, TypeError) as error:
         raise _damaged(path, "its random numbers are missing or odd") from error
@@ -238,9 +245,10 @@ def _weights(path: Path, model: nn.Module, tensors: Tensors, header: dict[str, A
         for name, value in tensors.items()
         if name.startswith("model.")
     }
-    for name, twin in header["twins"].items():
-        if str(twin) in weights:
-            weights[name] = weights[twin]
+    for name, first_name in header["tied_to"].items():
+        # The checksum does not cover the header, so there may be anything in it.
+        if isinstance(first_name, str) and first_name in weights:
+            weights[name] = weights[first_name]
 
     saved = _shapes(weights)
     needed = _shapes(model.state_dict())
@@ -275,23 +283,40 @@ def _moments(
         if match:
             moments.setdefault(int(match[1]), {})[match[2]] = value
 
-    fits = header["kind"] == type(optimizer).__name__
-    for number, values in moments.items():
-        known = MOMENTS.get(header["kind"], [set(values)])
-        fits = fits and set(values) in known and number < len(trained)
-        for value in values.values():
-            # a single number, such as the step, or a tensor of the weight's shape
-            has_shape = value.dim() == 0 or (fits and value.shape == trained[number].shape)
-            fits = fits and value.is_floating_point() and has_shape
-    if not fits:
+    saved_by = header["optimizer"]
+    if saved_by != type(optimizer).__name__ or not _fit(moments, trained, MOMENTS.get(saved_by)):
         raise CourseError(
-            f"{path} is of another optimizer ({header['kind']}) or trains other weights: remove it."
+            f"{path} is of another optimizer ({saved_by}) or trains other weights: remove it."
         )
     return moments
 
 
+def _fit(moments: dict[int, Tensors], trained: list[Tensor], known: list[set[str]] | None) -> bool:
+    """Whether the moments can be those of the trained weights.
+
+    Args:
+        moments: number of the weight -> name -> value.
+        trained: the weights.
+        known: the sets of names that the optimizer may keep for a weight. None: it is not in
+            `MOMENTS` (SGD, for example), so any names are accepted.
+    """
+    for number, values in moments.items():
+        if number >= len(trained):
+            return False
+        if known is not None and set(values) not in known:
+            return False
+        for value in values.values():
+            if not value.is_floating_point():
+                return False
+            # The step is a single number. All other moments have the shape of the weight.
+            if value.dim() > 0 and value.shape != trained[number].shape:
+                return False
+    return True
+
+
 def _random_state() -> Tensors:
     states = {"random.cpu": torch.get_rng_state()}
+    # A run on the CPU must not start CUDA, which takes time and GPU memory.
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         for index, state in enumerate(torch.cuda.get_rng_state_all()):
             states[f"random.cuda.{index}"] = state
@@ -299,7 +324,11 @@ def _random_state() -> Tensors:
 
 
 def _set_random_state(tensors: Tensors, rank: int) -> None:
-    """Restore the random generators of this process."""
+    """Restore the random generators of this process.
+
+    On a machine with another number of GPUs, the generators of the GPUs stay as they are. The run
+    then continues with other random numbers there, and no error is raised.
+    """
     name = _name_for(rank, "random.cpu")
     if name not in tensors:
         # The run had fewer processes. Seed this one's generator by a number that the main process's
@@ -308,7 +337,11 @@ def _set_random_state(tensors: Tensors, rank: int) -> None:
         torch.manual_seed(int(torch.randint(2**62, ())) + rank)
         return
     torch.set_rng_state(tensors[name])
-    on_gpus = sorted(name for name in tensors if name.startswith(_name_for(rank, "random.cuda.")))
+
+    prefix = _name_for(rank, "random.cuda.")
+    on_gpus = [name for name in tensors if name.startswith(prefix)]
+    # Sort by number: as a text, "random.cuda.10" comes before "random.cuda.2".
+    on_gpus.sort(key=lambda name: int(name.removeprefix(prefix)))
     if on_gpus and torch.cuda.device_count() == len(on_gpus):
         torch.cuda.set_rng_state_all([tensors[name] for name in on_gpus])
 

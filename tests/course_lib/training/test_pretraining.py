@@ -135,7 +135,7 @@ def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> N
     ):
         pretrain("gpt", tmp_path, **how | {"vocab": 301, "heads": 4}, lr=0.1)
     with pytest.raises(
-        CourseError, match=r"of a run with seed 0 \(here 1\): ask for the same.*--afresh"
+        CourseError, match=r"of a run with seed 0 \(here 1\): use the same settings.*--afresh"
     ):
         pretrain("gpt", tmp_path, seed=1, **how)
     assert (tmp_path / "run" / "state.safetensors").read_bytes() == before
@@ -355,7 +355,7 @@ def test_a_run_says_what_it_was_asked_for(book: str, tmp_path: Path) -> None:
     assert asked.pop("token_files"), "the tokens that it reads, beside what was asked"
     assert PretrainConfig(**asked | {"out": tmp_path}).to_json() == asked
     with pytest.raises(
-        CourseError, match=r"with mask_unit words \(here ngrams\): ask for the same"
+        CourseError, match=r"with mask_unit words \(here ngrams\): use the same settings"
     ):
         pretrain("bert", tmp_path, **how | {"mask_unit": "ngrams"})
     again: list[str] = []  # where it runs and how often it is saved may change

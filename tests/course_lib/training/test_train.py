@@ -230,7 +230,7 @@ def forged(state: str = "", change: Any = dict, **rest: Any) -> Any:
     [
         *[
             (forged(**odd), "not a training state")
-            for odd in ({"step": "3"}, {"step": -1}, {"twins": []}, {"crc": 0.5})
+            for odd in ({"step": "3"}, {"step": -1}, {"step": True}, {"tied_to": []}, {"crc": 0.5})
         ],
         *[
             (forged(state=odd), "not a training state|damaged")
@@ -238,7 +238,7 @@ def forged(state: str = "", change: Any = dict, **rest: Any) -> Any:
         ],
         (forged(step=10**9), "has made 1,000,000,000 steps, more than the 5"),
         (
-            forged(twins={"a": ["b"]}, change=lambda t: t | {"model.more": torch.ones(1)}),
+            forged(tied_to={"a": ["b"]}, change=lambda t: t | {"model.more": torch.ones(1)}),
             "another model",
         ),
         (
@@ -283,6 +283,35 @@ def test_wrong_checkpoints_are_refused_and_change_nothing(
     assert path.read_bytes() == content, "the file was overwritten"
 
 
+def test_a_state_with_the_header_of_an_older_version_still_loads(tmp_path: Path) -> None:
+    path, net = tmp_path / "state.safetensors", Net()
+    list(loop.train(net, BATCHES, losses.clm, loop.TrainConfig(steps=3, save_to=path)))
+    data = path.read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+    state = json.loads(header["state"])
+    old = {"twins": state.pop("tied_to"), "kind": state.pop("optimizer")}
+    assert old == {"twins": {"out.weight": "table.weight"}, "kind": "AdamW"}
+    path.write_bytes(save(load(data), metadata={"state": json.dumps(state | old)}))
+    other = Net()
+    assert run_state.load(path, other, adamw(other)) == 3
+    assert all(torch.equal(a, b) for a, b in zip(weights(net), weights(other), strict=True))
+
+
+def test_each_gpu_gets_its_own_random_state_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = [torch.full((16,), number, dtype=torch.uint8) for number in range(12)]
+    restored: list[Tensor] = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", restored.extend)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 12)
+    net = Net()
+    run_state.save(tmp_path / "state", net, adamw(net), 1)
+    run_state.load(tmp_path / "state", net, adamw(net))
+    assert [int(state[0]) for state in restored] == list(range(12))
+
+
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     path, net = tmp_path / "state.safetensors", Net()
     list(loop.train(Net(), BATCHES, losses.clm, loop.TrainConfig(steps=3, save_to=path)))
@@ -309,7 +338,7 @@ def test_a_run_goes_on_by_its_own_recipe_only(tmp_path: Path) -> None:
             loop.TrainConfig(steps=3, recipe={"heads": 2, "data": Path("a")}, **how),
         )
     )
-    with pytest.raises(CourseError, match=r"of a run with heads 2 \(here 4\): .*--afresh"):
+    with pytest.raises(CourseError, match=r"of a run with heads 2 \(here 4\): .*resume=False"):
         next(
             loop.train(
                 Net(),
