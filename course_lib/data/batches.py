@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.data.batch_plans import BatchPlan, permutation
+from course_lib.data.batch_plans import SimilarLength, permutation
 from course_lib.data.token_store import TokenStore, cut_documents, encode_corpus
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
@@ -146,7 +146,7 @@ class StoredBatches(Source):
         is_first = start == self.store.starts[document]
         self.has_special = is_first | (layout.overlap == 0)  # see `RowLayout.overlap`
         lengths = stop - start + special * self.has_special
-        self.plan = BatchPlan(lengths, size.rows, size.tokens, size.seed, size.length)
+        self.plan = SimilarLength(lengths, size.rows, size.tokens, size.seed, size.length)
         self.steps = self.plan.steps
 
     def __getitem__(self, step: int, /) -> Batch:

@@ -27,7 +27,7 @@ from jaxtyping import Float
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
-from course_lib.data.batch_plans import BatchPlan, Shuffled
+from course_lib.data.batch_plans import Shuffled, SimilarLength
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError, CourseWarning
 from course_lib.model.config import Kind, StackConfig
@@ -390,9 +390,10 @@ class TaskBatches:
     ) -> None:
         self.frame = frame
         self.rows = rows
+        self.plan: Shuffled | SimilarLength
         if by_length:
             lengths = np.array([max(map(len, row.ids)) for row in rows])
-            self.plan: BatchPlan | Shuffled = BatchPlan(lengths, batch, None, seed, max_width=512)
+            self.plan = SimilarLength(lengths, batch, None, seed, max_width=512)
         else:
             self.plan = Shuffled(len(rows), batch, seed)
         self.per_epoch = self.plan.steps

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError
+from course_lib.data.batch_plans import SimilarLength, permutation
 from course_lib.data.batches import (
     CorruptedBatches,
     DocumentBatches,
@@ -248,3 +249,15 @@ def test_bad_arguments_are_one_sentence(wordpiece: Tokenizer, bpe: Tokenizer) ->
     ):
         with pytest.raises(CourseError, match=message):
             call()
+
+
+@pytest.mark.parametrize(("rows", "tokens"), [(None, None), (2, 64)])
+def test_a_plan_needs_rows_or_tokens_and_not_both(rows: int | None, tokens: int | None) -> None:
+    with pytest.raises(CourseError, match="either the rows or the tokens"):
+        SimilarLength(np.array([3, 5]), rows, tokens, 0, max_width=32)
+
+
+def test_nobody_can_write_into_the_orders_that_a_plan_caches() -> None:
+    for order in (permutation(5, 0), SimilarLength(np.arange(1, 6), 2, None, 0, 32)[0]):
+        with pytest.raises(ValueError, match="read-only"):
+            order[0] = 0
