@@ -2,7 +2,8 @@
 
 `distilbert-english` fills hidden tokens, and stays as it is. A discriminator learns which tokens
 were replaced. Its rivals are linear models of how frequent a token is and how well it follows its
-neighbour.
+neighbour. A third linear model reads a frozen `bert-english`: the quickest discriminator that there
+is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -162,6 +163,27 @@ def features(filled: Filled, known: Counts) -> dict[str, np.ndarray]:
     }
 
 
+@torch.no_grad()
+def frozen_features(filled: Filled) -> np.ndarray:
+    """What a frozen bert-english knows of each token: its vector, and three numbers of the
+    prediction at its place. Float[B (T-2), D + 3].
+
+    The numbers are the log-probability of the token itself, that of the best token, and the
+    entropy.
+    """
+    model: Any = zoo.load(BODY).model
+    columns = []
+    with evaluating(model):
+        for ids in torch.split(filled.ids, 32):
+            h = model.stack(ids)  # B T D
+            scores = model.head(h, model.stack.embed.tokens.weight).log_softmax(-1)  # B T V
+            own = scores.gather(-1, ids[..., None])  # B T 1
+            best = scores.amax(-1, keepdim=True)
+            entropy = -(scores.exp() * scores).sum(-1, keepdim=True)
+            columns.append(torch.cat((h, own, best, entropy), dim=-1)[:, 1:-1].flatten(0, 1))
+    return torch.cat(columns).numpy()
+
+
 def inside(values: Tensor) -> np.ndarray:
     """The values of all tokens but the first and last of a row."""
     return values[:, 1:-1].flatten().numpy()
@@ -189,11 +211,13 @@ def scored(verdicts: np.ndarray, filled: Filled, known: Counts) -> dict[str, flo
 
 
 def rivals(train: Filled, test: Filled, known: Counts) -> dict[str, np.ndarray]:
-    """The verdicts of linear models of frequency and of bigrams."""
+    """The verdicts of linear models of frequency, of bigrams, and of a frozen bert-english."""
     shown, asked = features(train, known), features(test, known)
+    frozen = "frozen bert-english"
+    shown[frozen], asked[frozen] = frozen_features(train), frozen_features(test)
     verdicts = {}
     for name, columns in shown.items():
-        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         model.fit(columns, inside(train.replaced))
         verdicts[name] = model.decision_function(asked[name])
     return verdicts
