@@ -4,7 +4,7 @@ Its files:
 
     look_inside.py   the outputs of a model's parts
     probing.py       attention between words, and linear probes of the layers
-    copy_probe.py    does the model fill in words that stand earlier in the text?
+    copy_probe.py    does the model fill in words that occur earlier in the text?
     evaluation.py    loss and accuracy over held-out batches
     metrics.py       scores of predictions: accuracy, F1, BLEU and others
     analogies.py     word vectors' analogies

@@ -29,35 +29,35 @@ class AnalogyScores(NamedTuple):
 
     accuracy: float  # the nearest of all words is d
     choice: float  # d is nearer than the `others`
-    asked: int  # the number of questions whose words all have vectors
+    asked: int  # the number of questions that were scored: all their words have vectors
 
 
-def score(vectors: WordVectors, asked: Sequence[AnalogyQuestion]) -> AnalogyScores:
+def score(vectors: WordVectors, questions: Sequence[AnalogyQuestion]) -> AnalogyScores:
     """Answer by 3CosAdd: the word nearest to b - a + c, with all three vectors of length 1.
 
     (Mikolov et al. 2013c; Levy and Goldberg 2014, equation 2.) Letters: Q questions, V words.
 
     Args:
         vectors: the word vectors.
-        asked: the questions. One with a word that has no vector is left out.
+        questions: one with a word that has no vector is left out.
 
     Raises:
         CourseError: if all questions are left out.
     """
     known = []
-    for question in asked:
+    for question in questions:
         words = (question.a, question.b, question.c, question.d, *question.others)
         if all(word in vectors for word in words):
             known.append(question)
     if not known:
-        raise CourseError(f"None of the {len(asked)} questions has vectors for all its words.")
+        raise CourseError(f"None of the {len(questions)} questions has vectors for all its words.")
 
     units = vectors.units()  # V D
     numbers = vectors.numbers
     given = torch.tensor([[numbers[q.a], numbers[q.b], numbers[q.c]] for q in known])  # Q 3
     a, b, c = units[given].unbind(1)  # Q D each
     cosines = (b - a + c) @ units.T  # Q V
-    cosines = cosines.scatter(1, given, float("-inf"))
+    cosines = cosines.scatter(1, given, float("-inf"))  # a, b and c are no answers
 
     right = 0
     chosen = 0

@@ -1,4 +1,4 @@
-"""The copy probe: does a model fill in a word that stands earlier in the same text?
+"""The copy probe: does a model fill in a word that occurs earlier in the same text?
 
     blank = Blank(left="Mara bought a lamp . Theo saw the ", answer="lamp", right=" .")
 
@@ -73,7 +73,9 @@ def restore_accuracy(
     *,
     sentinels: Sequence[int] = (),
 ) -> float:
-    """The same for an encoder-decoder. It reads the text with one token in place of the word.
+    """The share of blanks in which an encoder-decoder predicts every token of the word.
+
+    It reads the text with one token instead of the word.
 
     Args:
         model: BART, which writes the whole text; or T5, which writes a sentinel and the word.

@@ -119,7 +119,7 @@ def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str
 
 
 def check_tags(tags: Iterable[str]) -> None:
-    """Check that all tags are tags of entities, as in `entity_f1`.
+    """Check that all tags are tags of entities: O, B-PER, I-PER, B and the like.
 
     Raises:
         CourseError: a tag is not.
@@ -143,7 +143,7 @@ def count_odd_rows(rows: Iterable[Sequence[str]]) -> int:
     What is allowed depends on the scheme that the rows use:
 
         BILOU, IOBES    there are tags for the last word (L, E) or the only word (U, S)
-        IOB1            B-PER stands only between two persons in a row, so O I-PER is allowed
+        IOB1            B-PER only separates two persons in a row, so O I-PER is allowed
         IOB2            every entity begins with B-PER
 
     Args:

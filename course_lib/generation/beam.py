@@ -58,8 +58,8 @@ def beam_search(
     """The best texts of each prompt, best first, and their scores.
 
     Rows p * K ... (p + 1) * K - 1 of the state are the beams of prompt p, best first. The search
-    for a prompt is open until K of its texts have ended. Unless `early_stopping` is True, it also
-    goes on as long as a beam can still beat the worst of these K.
+    for a prompt is open until K of its texts have ended. Unless `early_stopping` is True, it stays
+    open as long as a beam can still beat the worst of these K.
 
     Args:
         state: a state with K rows for each prompt.
@@ -90,7 +90,7 @@ def beam_search(
         candidates, index = totals.flatten(1).topk(2 * beams)  # P 2K
         row = first_row + index // vocab  # the beam that a candidate extends
         token = index % vocab
-        ends = torch.full_like(token, is_last, dtype=torch.bool)
+        ends = torch.full_like(token, is_last, dtype=torch.bool)  # at the last step all texts end
         if config.eos is not None:
             ends = ends | (token == config.eos)
 

@@ -22,9 +22,9 @@ class GenerationConfig:
     Args:
         max_new_tokens: the largest number of tokens to add to a text.
         do_sample: sample the next token; by default the most probable one is taken.
-        filters: functions that change the logits before a token is sampled (filters.py), applied in
-            this order.
-        num_beams: above 1, a beam search (beam.py) that keeps this many unfinished texts. A text's
+        filters: functions that change the logits before a token is sampled, such as `top_p(0.9)`,
+            applied in this order.
+        num_beams: above 1, a beam search that keeps this many unfinished texts. A text's
             score is the sum of its log probabilities / length ** length_penalty.
         length_penalty: with larger values longer texts win; 0 compares the sums themselves.
         early_stopping: when a beam search stops. True: as soon as `num_beams` texts have ended.

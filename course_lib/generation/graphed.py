@@ -2,7 +2,7 @@
 
 A small model's step on a GPU takes less time than Python needs to start its few hundred kernels. A
 CUDA graph starts all of them with one call. It repeats exactly the recorded kernels on the same
-memory, so nothing may change its shape or its place from one step to the next:
+memory, so no tensor may change its shape or its address from one step to the next:
 
     columns       0 .. past-1    past .. max_length-1    max_length
     keys, values  of the text    free                    of the newest token
@@ -111,7 +111,7 @@ class _StaticCache(KVCache):
     """A copy of a cache. It has all its columns from the start, and its tensors do not move."""
 
     def __init__(self, cache: KVCache, columns: int, free: Int[Tensor, "1"]) -> None:
-        super().__init__(layers=0)
+        super().__init__(layers=0)  # the layers are set below
         self.columns = columns
         self.attn = [_StaticLayer(layer, columns, free) for layer in cache.attn]
         self.cross = cache.cross

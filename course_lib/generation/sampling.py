@@ -4,7 +4,7 @@
     generate(model, ids, attention_mask=mask, max_new_tokens=20)     [2, T + 20]: both, continued
     stream(model, ids, attention_mask=mask, max_new_tokens=20)       one step for each new token
 
-`_steps` is the loop behind both functions.
+Both functions run the loop in `_steps`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,15 +78,15 @@ def generate_several(
     """`generate`, with several texts for each prompt, and their scores.
 
     Args:
-        model: as in `generate`, like ids, cache, attention_mask, generator and options.
-        ids: as in `generate`.
+        model: a causal model, or an encoder-decoder.
+        ids: prompts, padded on the left, or an encoder-decoder's sources.
         num_return_sequences: R, the number of texts to sample or to keep for each prompt.
-        cache: as in `generate`.
+        cache: False lets the model read all tokens again at every step.
         scored: False leaves the scores at 0, which saves a softmax at every step. Beam search
             has its scores anyway.
-        attention_mask: as in `generate`.
-        generator: as in `generate`.
-        options: as in `generate`.
+        attention_mask: True at the real tokens; by default all are real.
+        generator: the random numbers for sampling.
+        options: the fields of `GenerationConfig`, and filters by name (top_p=0.9).
 
     Raises:
         CourseError: the options ask for more texts or beams than are possible.
@@ -131,11 +131,11 @@ def stream(
     """`generate`, greedy or by sampling, as an iterator over steps.
 
     Args:
-        model: as in `generate`, like ids, attention_mask, generator and options.
-        ids: as in `generate`.
-        attention_mask: as in `generate`.
-        generator: as in `generate`.
-        options: as in `generate`.
+        model: a causal model, or an encoder-decoder.
+        ids: prompts, padded on the left, or an encoder-decoder's sources.
+        attention_mask: True at the real tokens; by default all are real.
+        generator: the random numbers for sampling.
+        options: the fields of `GenerationConfig`, and filters by name (top_p=0.9).
 
     Raises:
         CourseError: the options ask for a beam search.

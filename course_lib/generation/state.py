@@ -70,8 +70,8 @@ class State:
         max_new_tokens: the largest number of tokens to add.
         copies: the number of rows for each prompt.
         cache: False lets the model read all tokens again at every step.
-        graph: on a GPU, record one step and replay it for each token (graphed.py). Rows can then
-            not be reordered.
+        graph: on a GPU, record one step as a CUDA graph and replay it for each token. Rows can
+            then not be reordered.
 
     Raises:
         CourseError: the prompts are not [B T] token ids, they end in padding, or the model has too

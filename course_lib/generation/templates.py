@@ -105,7 +105,7 @@ class Template:
             name: _Column(value) if isinstance(value, str) else value for name, value in row.items()
         }
         try:
-            # Split first: a row's own text may hold "{answer}".
+            # Split first, because a row's own text may contain "{answer}".
             return [part.format_map(values) for part in self.text.split(SLOT)]
         except KeyError as error:
             raise CourseError(
@@ -113,7 +113,7 @@ class Template:
             ) from None
 
     def _answers(self, row: Row) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-        """The choices, the right answers, and the index of the right choice, as in `Question`."""
+        """The choices, the right answers, and the index of the right choice, or -1 without one."""
         choices = self.words or tuple(row.get("choices", ()))
         if not choices:
             return (), self._free_answers(row), -1

@@ -9,7 +9,7 @@ Read `transformer.py` first.
     positions.py        the order of the tokens, in seven ways
     layers.py           the feed-forward network, the block, the embedding
     norms.py            LayerNorm and RMSNorm
-    heads.py            what stands on the trunk: language models, classifiers, taggers
+    heads.py            layers on top of the trunk: language models, classifiers, taggers
     seq2seq.py          encoder-decoder models
     lstm.py             LSTMs
     cache.py            keys and values of earlier tokens

@@ -94,7 +94,7 @@ class PositionInfo:
     bias: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        # Not in the blocks: `recompute` runs each block twice.
+        # Here and not in the blocks: with activation checkpointing each block runs twice.
         if self.bias is None and not self.scheme.scores_use_query:
             self.bias = self.scheme.scores(None, self.queries, self.keys)
 
@@ -106,7 +106,7 @@ class PositionInfo:
         Args:
             q: queries.
             k: keys.
-            layer: the weights that the scheme has in this layer (`positions.in_layer`).
+            layer: the weights that the scheme has in this layer; None except in DeBERTa.
         """
         if self.scheme.scores_use_query:
             return self.scheme.scores(q, self.queries, self.keys, k, layer)

@@ -17,9 +17,10 @@ class LayerCache:
     """The keys and values that one attention has already computed, [B, H, T, Dh] each.
 
     Args:
-        fixed: True for cross-attention. The keys and values of the memory are written once and
-            then only read.
-        capacity: number of tokens to allocate memory for at first (`kernels.GrowingBuffer`).
+        fixed: True for cross-attention. The keys and values of the encoder's output are written
+            once and then only read.
+        capacity: number of tokens to allocate memory for at first. More are allocated when it is
+            full.
     """
 
     def __init__(self, fixed: bool = False, capacity: int = 0) -> None:
@@ -56,7 +57,7 @@ class LayerCache:
 
 
 class BlockCache(NamedTuple):
-    """The caches of one block's two attentions, named as the attentions of `layers.Block` are."""
+    """The caches of one block's self-attention (`attn`) and cross-attention (`cross`)."""
 
     attn: LayerCache
     cross: LayerCache
@@ -66,7 +67,7 @@ class KVCache:
     """The caches of all layers of a stack. The caller owns it, never a module.
 
     Args:
-        layers: L.
+        layers: the number L of layers.
         capacity: number of tokens to allocate memory for at first.
     """
 

@@ -5,7 +5,7 @@
     MLM                  which tokens are masked?                       BERT
     Pretraining          the same, and does the second text follow?     BERT
     RTD                  which tokens were replaced?                    ELECTRA
-    Pooled               which vector stands for the text?              BERT
+    Pooled               which vector represents the text?              BERT
     Classifier           which label has this text, or pair of texts?   GPT, BERT
     MultipleChoice       which of N continuations?                      GPT, BERT
     TokenClassifier      which label has each token?                    BERT
@@ -106,7 +106,7 @@ class MaskedHead(nn.Module):
         output: Output = to_vocabulary,
     ) -> Float[Tensor, "*N V"]:
         h = self.activation(self.dense(h))  # *N E
-        # The norm runs in float32 even under autocast, as in `Embedding`.
+        # The norm runs in float32 even under autocast, because bfloat16 has too few digits for it.
         h = self.norm(h.to(self.bias.dtype))
         matrix = tokens if self.output is None else self.output.weight
         return output(h, matrix, self.bias)  # *N V

@@ -118,7 +118,8 @@ def _attend_nearby(attn: Attention, causal: bool) -> None:
             side = 1 if head % 2 else -1
             offset = side * (head // 2 + 1)
 
-        # The matrix that turns each pair (sin, cos) by its angle (as in `RopePosition`).
+        # The matrix that turns each pair (sin, cos) by its angle. The pair of position t becomes
+        # the pair of position t + offset.
         angles = offset * frequencies  # Dh/2
         sin = angles.sin()
         cos = angles.cos()

@@ -88,7 +88,17 @@ class Block(nn.Module):
         memory: Float[Tensor, "B M D"] | None = None,
         memory_mask: Bool[Tensor, "#B 1 1 M"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """One layer. `Attention.forward` and `Transformer.run` explain the arguments."""
+        """One layer.
+
+        Args:
+            x: hidden states.
+            mask: True = may attend; all may by default.
+            is_causal: True: a token may attend to itself and earlier ones; `mask` is then None.
+            positions: positions of queries and keys.
+            cache: keys and values of earlier tokens; those of x are appended in place.
+            memory: the encoder's output, for blocks with cross-attention.
+            memory_mask: True at the memory's real tokens.
+        """
         h = self._input(x, self.attn_norm)
         attn_cache = None if cache is None else cache.attn
         h = self.attn(h, h, mask=mask, is_causal=is_causal, positions=positions, cache=attn_cache)
@@ -107,17 +117,17 @@ class Block(nn.Module):
         h = self.ff(self._input(x, self.ff_norm))
         return self._add(x, h, self.ff_norm)
 
-    def _input(self, x: Float[Tensor, "B T D"], norm: nn.Module) -> Float[Tensor, "B T D"]:
+    def _input(self, x: Float[Tensor, "B T D"], layer_norm: nn.Module) -> Float[Tensor, "B T D"]:
         """The input of a part: x (post-norm), or norm(x) (pre-norm)."""
-        h = norm(x) if self.pre else x
+        h = layer_norm(x) if self.pre else x
         return kernels.cast_once(h)
 
     def _add(
-        self, x: Float[Tensor, "B T D"], h: Float[Tensor, "B T D"], norm: nn.Module
+        self, x: Float[Tensor, "B T D"], h: Float[Tensor, "B T D"], layer_norm: nn.Module
     ) -> Float[Tensor, "B T D"]:
         """The residual sum: norm(x + h) (post-norm), or x + h (pre-norm)."""
         x = x + self.dropout(h)
-        return x if self.pre else norm(x)
+        return x if self.pre else layer_norm(x)
 
 
 class Embedding(nn.Module):

@@ -61,14 +61,14 @@ def recurrence(
 class ProjectedLSTM(nn.Module):
     """One layer, one direction, time first.
 
-    The rows of `inputs` and `recurrent` stand in the order i, f, o, j.
+    The rows of `inputs` and `recurrent` are in the order of the gates i, f, o, j.
 
     Args:
         inputs: D.
         cells: H.
         outputs: P.
         cell_clip: the largest absolute value of a cell; None for no bound.
-        output_clip: the same of an output.
+        output_clip: the largest absolute value of an output; None for no bound.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class BiLSTM(nn.Module):
     Args:
         inputs: D.
         cells: H of each direction.
-        layers: their number.
-        dropout: on the input of every layer.
+        layers: the number of layers.
+        dropout: the dropout rate on the input of every layer.
     """
 
     def __init__(self, inputs: int, cells: int, layers: int = 1, dropout: float = 0.0) -> None:
@@ -139,10 +139,10 @@ def right_padded(attention_mask: Bool[Tensor, "B T"]) -> Int[Tensor, " B"]:
     """The number of real tokens in each row.
 
     Raises:
-        CourseError: padding stands before a token. A backward LSTM would start on it.
+        CourseError: there is padding before a token. A backward LSTM would read it first.
     """
     attention_mask = attention_mask.bool()
-    starts_again = attention_mask[:, 1:] & ~attention_mask[:, :-1]  # a token behind padding
+    starts_again = attention_mask[:, 1:] & ~attention_mask[:, :-1]  # a token after padding
     if bool(starts_again.any()):
         raise CourseError(
             "An LSTM reads rows that are padded on the right only; `attention_mask` has a gap."
@@ -151,9 +151,14 @@ def right_padded(attention_mask: Bool[Tensor, "B T"]) -> Int[Tensor, " B"]:
 
 
 def reversed_order(steps: int, lengths: Int[Tensor, " B"] | None) -> Int[Tensor, " TB"] | None:
-    """The order that `reverse` needs: for each new place its old one, in [T, B] flattened.
+    """The order that `reverse` needs: for each new position the old one, in [T, B] flattened.
 
-    Padding stays where it is, so reversing twice changes nothing.
+    Padding keeps its position, so reversing twice changes nothing.
+
+    >>> order = reversed_order(3, torch.tensor([3, 2]))
+    >>> reverse(torch.tensor([[1.0, 4.0], [2.0, 5.0], [3.0, 0.0]])[..., None], order)[..., 0].T
+    tensor([[3., 2., 1.],
+            [5., 4., 0.]])
 
     Args:
         steps: T.
@@ -164,9 +169,10 @@ def reversed_order(steps: int, lengths: Int[Tensor, " B"] | None) -> Int[Tensor,
     """
     if lengths is None or bool((lengths == steps).all()):
         return None
-    place = torch.arange(steps, device=lengths.device)[:, None]  # T 1
-    mirrored = torch.where(place < lengths, lengths - 1 - place, place)  # T B
+    position = torch.arange(steps, device=lengths.device)[:, None]  # T 1
+    mirrored = torch.where(position < lengths, lengths - 1 - position, position)  # T B
     rows = torch.arange(len(lengths), device=lengths.device)
+    # Position t of row b has the index t * B + b.
     return (mirrored * len(lengths) + rows).flatten()
 
 
@@ -174,4 +180,5 @@ def reverse(x: Float[Tensor, "T B D"], order: Int[Tensor, " TB"] | None) -> Floa
     """Every row from its last real token to its first, in the order of `reversed_order`."""
     if order is None:
         return x.flip(0)
+    # This is x.flatten(0, 1)[order]. The backward pass of an embedding is faster.
     return nn.functional.embedding(order, x.flatten(0, 1)).view_as(x)

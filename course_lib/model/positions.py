@@ -63,7 +63,7 @@ class Position(nn.Module):
             q_pos: positions of the queries.
             k_pos: positions of the keys.
             k: keys.
-            layer: the weights that the scheme has in this layer (`in_layer`).
+            layer: the weights that the scheme has in this layer; None except in DeBERTa.
         """
         return None
 
@@ -219,22 +219,22 @@ class T5BucketsPosition(Position):
             self.bidirectional = config.bidirectional
         self.table = nn.Embedding(config.buckets, heads)
 
-    def bucket(self, distance: Tensor) -> Tensor:
+    def bucket(self, distances: Tensor) -> Tensor:
         """The bucket number of each key-minus-query distance; integers of any shape."""
         # 1. Left and right. The second half of the buckets is for keys to the right.
         if self.bidirectional:
             buckets = self.buckets // 2
-            offset = (distance > 0).long() * buckets
-            size = distance.abs()
+            offset = (distances > 0).long() * buckets
+            size = distances.abs()
         else:
             buckets = self.buckets
-            offset = torch.zeros_like(distance)
-            size = (-distance).clamp(min=0)
+            offset = torch.zeros_like(distances)
+            size = (-distances).clamp(min=0)  # a causal stack masks the keys to the right
 
         # 2. Near and far. The first half of the buckets is for one distance each: 0, 1, 2, ... In
         #    the second half, a bucket's width grows with the distance.
         exact = buckets // 2
-        ratio = size.clamp(min=1).float() / exact
+        ratio = size.clamp(min=1).float() / exact  # at least 1, because log(0) is -inf
         fraction = torch.log(ratio) / math.log(self.max_distance / exact)  # 1 at max_distance
         far_bucket = exact + (fraction * (buckets - exact)).long()
         far_bucket = far_bucket.clamp(max=buckets - 1)

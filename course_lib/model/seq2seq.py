@@ -42,7 +42,7 @@ def shift_right(
     """The decoder's input for teacher forcing: the start token, then the target without its last.
 
     Args:
-        ids: the target. IGNORE (-100), which marks padding in labels, becomes the start token.
+        ids: the target. IGNORE (-100), which labels have at padding, becomes the start token.
         start: id of the token that the decoder begins with.
         attention_mask: the target's real tokens. It is needed if padding is on the left.
 
@@ -183,7 +183,8 @@ class Seq2SeqLM(nn.Module):
             attention_mask: the source's real tokens.
             decoder_attention_mask: the target's real tokens.
             loss_mask: the positions of the target to predict; by default all of them.
-            output: what is made of the last hidden states and the output matrix (heads.py).
+            output: what is computed from the last hidden states and the output matrix: logits by
+                default, or at once the loss.
         """
         h = self.stack(
             ids,

@@ -1,4 +1,4 @@
-"""The stack: token ids to hidden states. `heads.py` has the heads that make predictions of them.
+"""The stack: token ids to hidden states. The heads in heads.py turn these into predictions.
 
 BERT, GPT, and the encoders and decoders of T5 and BART are all this class. Only their
 `StackConfig`s differ. Continue in this order:
@@ -34,9 +34,8 @@ class Transformer(nn.Module):
         config: all sizes and options of the model.
     """
 
-    vocabulary: tuple[
-        str, ...
-    ] = ()  # the tokens of its tokenizer, in the order of their ids; () if unknown
+    # The tokens of the model's tokenizer, in the order of their ids; () if unknown.
+    vocabulary: tuple[str, ...] = ()
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
