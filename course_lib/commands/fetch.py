@@ -1,4 +1,4 @@
-"""`fetch`."""
+"""The command `fetch`: download models and data sets, once."""
 
 from typing import Annotated
 
@@ -18,6 +18,7 @@ def fetch(
     ] = str(DATA / "class.json"),
 ) -> None:
     """Download a public model, or a list of models and data sets, for use without a network."""
+    # Importing torch takes seconds, so it is done here: `--help` does not need it.
     from course_lib import data, hub, public_models, zoo
 
     if wanted in public_models.MODELS:
@@ -28,10 +29,10 @@ def fetch(
     todo = []
     missing = []
     try:
-        for kind, entries in read_json(wanted).items():
+        for group, entries in read_json(wanted).items():
             for entry in entries:
                 name = entry["name"]
-                todo.append((readers[kind], name, entry.get("revision"), entry["megabytes"]))
+                todo.append((readers[group], name, entry.get("revision"), entry["megabytes"]))
     except (AttributeError, KeyError, TypeError):
         raise CourseError(
             f"{wanted} is not a list of what to fetch; data/class.json shows what one holds."
@@ -39,6 +40,7 @@ def fetch(
     for read, name, revision, megabytes in todo:
         print(f"{name} ({megabytes} MB) ...", flush=True)
         try:
+            # Reading a model or data set puts it into the hub's cache; the result is not used.
             read(f"{hub.PREFIX}{name}" + (f"@{revision}" if revision else ""))
         except CourseError as error:
             missing.append(str(error))

@@ -1,5 +1,6 @@
-"""`finetune` and `predict`. The options of `finetune` are the fields of
-`training/finetune_config.py`.
+"""The commands `finetune` and `predict`.
+
+The options of `finetune` are the fields of `FinetuneConfig`, besides those that are listed here.
 """
 
 import re
@@ -11,14 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from course_lib.commands.options import Columns, Device, Model, Threads, named, options_of
+from course_lib.commands.options import (
+    ColumnsOption,
+    Device,
+    Model,
+    Threads,
+    named,
+    options_of,
+)
 from course_lib.commands.screen import print_table, progress
 from course_lib.errors import CourseError, CourseWarning
 from course_lib.files import locked
 from course_lib.training.finetune_config import FinetuneConfig
 
 if TYPE_CHECKING:
-    from course_lib.data import columns as mapping
+    from course_lib.data.columns import Columns
 
 Row = Mapping[str, Any]  # in the course's columns
 # Two letters of a script without blanks: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
@@ -53,9 +61,9 @@ def finetune(
             help="The split to score. By default test, or validation if test has no labels."
         ),
     ] = None,
-    columns: Columns = None,
+    columns: ColumnsOption = None,
     device: Device = "auto",
-    threads: Threads = 0,  # set by its callback
+    threads: Threads = 0,  # not used here: its callback has set the number
     **options: Any,
 ) -> None:
     """Fine-tune a model on one task and score it.
@@ -63,6 +71,7 @@ def finetune(
     Example: python -m course_lib finetune bert-english --task reviews.csv
     --columns text=review,label=stars --test train --out build/reviews
     """
+    # Importing torch takes seconds, so it is done here: `--help` does not need it.
     from course_lib import data, zoo
     from course_lib.training import finetune as tuning
 
@@ -75,7 +84,7 @@ def finetune(
         "test": data.task(task, split=test, columns=wanted, seed=config.seed),
     }
     _warn_of_copies(rows["train"], rows["test"], test)
-    # The last batch of an epoch may be smaller.
+    # -(-a // b) is a / b, rounded up: the last batch of an epoch may be smaller.
     steps = config.epochs * -(-len(rows["train"]) // config.batch)
     lock = nullcontext() if out is None else locked(out)
     with lock, progress(steps) as watch:
@@ -84,7 +93,7 @@ def finetune(
             rows,
             loaded.tokenizer,
             config,
-            live=lambda steps, _: map(watch, steps),
+            live=lambda training, _: map(watch, training),
         )
     if result.per_class:
         table = []
@@ -135,19 +144,19 @@ def predict(
     pair: Annotated[
         str | None, typer.Option(help="The second text, where the task has two.")
     ] = None,
-    columns: Columns = None,
+    columns: ColumnsOption = None,
     threads: Threads = 0,
 ) -> None:
     """Predict with a fine-tuned model: one line for each text, the prediction first.
 
     Example: python -m course_lib predict build/sentiment "The soup was cold."
     """
-    from course_lib.training.finetune import load
-    from course_lib.training.finetune import predict as ask
+    # Importing torch takes seconds, so it is done here: `--help` does not need it.
+    from course_lib.training import finetune as tuning
 
-    tuned = load(model)
+    tuned = tuning.load(model)
     rows = _rows(source, pair, _columns(columns), tuned.frame.kind)
-    for row, answer in zip(rows, ask(tuned, rows), strict=True):
+    for row, answer in zip(rows, tuning.predict(tuned, rows), strict=True):
         if tuned.frame.multi_label:
             answer = ", ".join(tuned.names[label] for label in answer) or "(no label)"
         elif tuned.frame.kind in ("single", "pair") and tuned.names:
@@ -165,14 +174,14 @@ def _one_line(text: object) -> str:
     return re.sub(r"[\t\r\n]", " ", str(text))
 
 
-def _columns(text: str | None) -> "mapping.Columns | None":
+def _columns(text: str | None) -> "Columns | None":
     from course_lib.data.columns import parse
 
     return None if text is None else parse(text)
 
 
 def _rows(
-    source: str, pair: str | None, columns: "mapping.Columns | None", kind: str
+    source: str, pair: str | None, columns: "Columns | None", kind: str
 ) -> list[dict[str, Any]]:
     """The rows to predict: a text, or those of a file, with or without their labels."""
     from course_lib import data

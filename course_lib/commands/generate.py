@@ -1,4 +1,4 @@
-"""`generate`. Its filters are those of `generation/filters.py`."""
+"""The command `generate`: continue a text, by the likeliest tokens or by random ones."""
 
 from typing import Annotated
 
@@ -48,12 +48,14 @@ def generate(
 
     Example: python -m course_lib generate gpt-mini "In the kitchen, Anna" --sample --top-p 0.9
     """
+    # Importing torch takes seconds, so it is done here: `--help` does not need it.
     import torch
 
     from course_lib import zoo
     from course_lib.generation import stream_text
 
     loaded = zoo.open_model(model)
+    # Word vectors have no tokenizer, and ELMo has a list of words in its place.
     if not hasattr(loaded.tokenizer, "vocab"):
         raise CourseError(f"{model} is a {type(loaded.model).__name__} and continues no text.")
     pieces = stream_text(

@@ -1,4 +1,4 @@
-"""`info`."""
+"""The command `info`: describe a model, or this machine."""
 
 import json
 import os
@@ -11,10 +11,11 @@ from course_lib.commands.screen import print_table
 
 
 def info(
-    model: Annotated[
+    source: Annotated[
         str | None,
         typer.Argument(
-            help="A checkpoint or folder. By default the command describes this machine."
+            metavar="model",
+            help="A model's name or folder. By default the command describes this machine.",
         ),
     ] = None,
     as_json: Annotated[
@@ -22,13 +23,14 @@ def info(
     ] = False,
 ) -> None:
     """Describe a model, or this machine."""
+    # Importing torch takes seconds, so it is done here: `--help` does not need it.
     import torch
 
     from course_lib import __version__, zoo
     from course_lib.training.device import has_bf16
 
-    if model:
-        _show(zoo.facts(model), as_json)
+    if source:
+        _show(zoo.facts(source), as_json)
         return
     machine = {
         "course_lib": __version__,
@@ -43,7 +45,8 @@ def info(
 
 def _show(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        # Attention patterns have no form in JSON: they stand there as text.
+        # A configuration may hold objects that JSON does not have, such as attention patterns.
+        # `default=str` writes them as text.
         print(json.dumps(facts, indent=1, ensure_ascii=False, default=str))
     else:
         print_table((name, _text(value)) for name, value in facts.items())
@@ -51,4 +54,5 @@ def _show(facts: dict[str, Any], as_json: bool) -> None:
 
 def _text(value: Any) -> str:
     """A value as the table shows it: 11,094,784 for 11094784."""
-    return f"{value:,}" if type(value) is int else str(value)  # a bool is an int, too
+    # Not `isinstance`: a bool is an int, too, and True would be shown as 1.
+    return f"{value:,}" if type(value) is int else str(value)

@@ -11,6 +11,7 @@ import typer
 
 from course_lib.errors import CourseError
 
+# More threads than cores are allowed, but starting many thousands would kill the process.
 MOST_THREADS = max(256, os.cpu_count() or 1)
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -42,7 +43,8 @@ def _option(field: Field[Any], type_: Any) -> inspect.Parameter:
     about = field.metadata
     flag = about["flag"]
     if flag is None and field.default is False:
-        flag = "--" + field.name.replace("_", "-")  # Typer would add a --no-...
+        # By itself Typer would add a --no-... to a flag, and here it says what is the default.
+        flag = "--" + field.name.replace("_", "-")
     option = typer.Option(
         *([flag] if flag else []), help=about["help"], min=about["at_least"], max=about["at_most"]
     )
@@ -56,7 +58,7 @@ def _option(field: Field[Any], type_: Any) -> inspect.Parameter:
 
 def set_threads(threads: int) -> int:
     """Set the number of CPU threads that torch uses; 0 leaves the choice to torch."""
-    if threads > MOST_THREADS:  # starting too many kills the process
+    if threads > MOST_THREADS:
         raise CourseError(f"--threads {threads} is too much; this machine has {os.cpu_count()}.")
     if threads:
         import torch
@@ -77,7 +79,7 @@ def device_named(device: str) -> str:
 
 
 def named(out: Path | None) -> Path | None:
-    """Refuse an empty path, which would be the current folder."""
+    """Refuse `--out ""`. `Path("")` is the current folder, which the run would fill with files."""
     if out == Path():
         raise CourseError("--out is empty; name a folder.")
     return out
@@ -104,7 +106,7 @@ Seed = Annotated[
         help="Seed of the random draws. Equal seeds give equal results.", min=0, max=2**63 - 1
     ),
 ]
-Columns = Annotated[
+ColumnsOption = Annotated[
     str | None,
     typer.Option(
         help="The course's columns and the file's: text=review,label=stars. In a file without a"

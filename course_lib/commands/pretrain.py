@@ -1,4 +1,7 @@
-"""`pretrain` and `tokenize`. Their options are the fields of `training/pretrain_config.py`."""
+"""The commands `pretrain` and `tokenize`.
+
+Their options are the fields of `PretrainConfig` and `TokenizeConfig`, besides those listed here.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +30,7 @@ def pretrain(
         ),
     ] = "auto",
     device: Device = "auto",
-    threads: Threads = 0,  # set by its callback
+    threads: Threads = 0,  # not used here: its callback has set the number
     **options: Any,
 ) -> None:
     """Train a tokenizer and a model, on one device or, with accelerate launch, on several.
@@ -37,6 +40,7 @@ def pretrain(
     On two GPUs: accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain gpt-base
     --data tokens --out big (--use_fsdp in place of --multi_gpu: each holds a part of the weights).
     """
+    # Importing torch takes seconds, so it is done here: `--help` does not need it.
     from course_lib.training import pretraining
 
     config = PretrainConfig(
@@ -64,6 +68,7 @@ def tokenize(
 
     Example: python -m course_lib tokenize --data hub:NAME --out build/tokens --vocab 32000
     """
+    # Importing torch takes seconds, so it is done here: `--help` does not need it.
     from course_lib.training import token_files
 
     config = TokenizeConfig(model=model, out=out, data=data, **options)

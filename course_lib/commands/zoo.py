@@ -1,4 +1,4 @@
-"""`zoo list` and `zoo check`."""
+"""The commands `zoo list` and `zoo check`: the checkpoints that come with the course."""
 
 import typer
 
@@ -8,8 +8,9 @@ app = typer.Typer(help="The checkpoints that come with the course.", no_args_is_
 
 
 @app.command("list")
-def show() -> None:
+def show() -> None:  # a function called `list` would hide Python's
     """List the checkpoints, with the steps, tokens and scores of each."""
+    # Importing torch takes seconds, so it is done here: `--help` does not need it.
     from course_lib import zoo
 
     rows = []
@@ -23,7 +24,9 @@ def show() -> None:
 @app.command("check")
 def check() -> None:
     """Load every checkpoint: all files whole, hashes right, all weights in place."""
+    # Importing torch takes seconds, so it is done here: `--help` does not need it.
     from course_lib import zoo
 
     for name in zoo.names():
+        # `facts` loads the model, and raises an error if anything is wrong.
         print(f"{name}: good, {zoo.facts(name)['parameters']:,} parameters")
