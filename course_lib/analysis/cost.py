@@ -29,6 +29,7 @@ class _Unfilled(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        # The functions of torch.nn.init pass all their arguments by name.
         if getattr(func, "__module__", "") == "torch.nn.init":
             return kwargs["tensor"]
         return func(*args, **kwargs)
@@ -38,8 +39,8 @@ def parameters(model: StackConfig | Callable[[], nn.Module]) -> int:
     """How many weights a model has, shared ones once, without memory for them.
 
     Args:
-        model: a configuration, whose token vectors are the output matrix; or what builds a model,
-            `lambda: heads.MLM(Transformer(config))`.
+        model: a configuration, for a language model whose token vectors are the output matrix; or
+            a function that builds a model: `lambda: heads.MLM(Transformer(config))`.
     """
     with torch.device("meta"), _Unfilled():
         built = LM(Transformer(model)) if isinstance(model, StackConfig) else model()
@@ -53,10 +54,10 @@ def training_flops(parameters: float, tokens: float, *, per_parameter: float = 6
     appendix D).
 
     Args:
-        parameters: N.
-        tokens: D.
-        per_parameter: 2 for reading or writing alone, 3 where a token passes only half of the
-            weights, as in an encoder-decoder.
+        parameters: N, the number of weights.
+        tokens: D, the number of tokens of the whole training.
+        per_parameter: operations for each weight and token: 6 for training, 2 for the forward pass
+            alone, 3 if a token passes only half of the weights, as in an encoder-decoder.
     """
     return per_parameter * parameters * tokens
 
@@ -69,10 +70,11 @@ def petaflop_days(flops: float) -> float:
 def forward_flops(
     config: StackConfig, length: int, *, outputs: int | None = None, memory: int = 0
 ) -> int:
-    """Operations of one forward pass over one text: its matrix products, attention's included.
+    """Operations of one forward pass over one text. Only matrix products are counted.
 
     Args:
-        config: the stack's configuration. A causal token attends to itself and what is before it.
+        config: the stack's configuration. In a causal stack a token attends to itself and to the
+            tokens before it.
         length: the length of the text in tokens.
         outputs: the number of positions with logits; by default all of them.
         memory: the length of the source, for a stack with cross-attention.
@@ -247,7 +249,7 @@ def fit_power_law(x: Sequence[float], loss: Sequence[float]) -> PowerLaw:
             "The loss does not fall with size, so there is no power law; look at the measurements."
         )
     exponent = -line.slope
-    half = t.ppf(0.975, len(x) - 2) * line.stderr  # of the interval
+    half = t.ppf(0.975, len(x) - 2) * line.stderr  # half the width of the interval
     return PowerLaw(
         scale=float(np.exp(line.intercept / exponent)),
         exponent=float(exponent),
@@ -297,13 +299,13 @@ def fit_law_with_floor(x: Sequence[float], loss: Sequence[float]) -> LawWithFloo
     best = LawWithFloor(0.0, without.scale, without.exponent)
     log_x = np.log(x)
     log_loss = np.log(loss)
-    least = float(np.square(without.residuals).sum())
+    lowest_error = float(np.square(without.residuals).sum())
     for floor in np.linspace(0, min(loss), 2000, endpoint=False)[1:]:
         slope, intercept = np.polyfit(log_x, np.log(np.array(loss) - floor), 1)
         fitted = floor + np.exp(intercept + slope * log_x)
         error = float(np.square(np.log(fitted) - log_loss).sum())
-        if error < least and slope < 0:
-            least = error
+        if error < lowest_error and slope < 0:
+            lowest_error = error
             best = LawWithFloor(float(floor), float(np.exp(-intercept / slope)), float(-slope))
     return best
 

@@ -29,7 +29,7 @@ from course_lib.errors import CourseError
 from course_lib.model.modes import evaluating
 from course_lib.objectives.collate import pad_to_longest
 
-WEIGHT_DECAY = 1e-3  # of a probe's matrix
+WEIGHT_DECAY = 1e-3  # factor on the sum of a probe's squared weights, which is added to its loss
 BATCH = 32  # number of texts that the model reads at once
 
 
@@ -210,6 +210,7 @@ def _outputs(
         body = getattr(model, "stack", model)
         with evaluating(model), capture(model, *names) as captured:
             body(**inputs)
+        # `captured` has the submodules in the order in which they ran: the lowest layer first.
         by_text = torch.stack(list(captured.values()), dim=1).cpu()  # B L ...
         outputs |= zip(numbers, by_text, strict=True)
     return [(encoding, outputs[number]) for number, encoding in enumerate(encodings)]

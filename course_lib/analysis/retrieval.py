@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.data.embedders import Embedder, encode, has_unit_vectors
-from course_lib.data.embedders import words as words
+from course_lib.data.embedders import words as words  # `as`: others import it from here
 from course_lib.errors import CourseError
 
 How = Literal["bm25", "dense", "rrf"]

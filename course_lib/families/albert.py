@@ -100,7 +100,7 @@ ORDER: Table = {"sop_classifier.classifier.*": "next.*"}
 # A file of an AlbertForMaskedLM may contain these weights, which that class does not use.
 UNUSED: Table = {"pooler.*": None, "sop_classifier.classifier.*": None}
 _classified = partial(
-    pooled, table=POOLER | CLASSIFIER, dropout="classifier_dropout_prob", default=0.1
+    pooled, table=POOLER | CLASSIFIER, dropout_entry="classifier_dropout_prob", default=0.1
 )
 
 FAMILY = replace(

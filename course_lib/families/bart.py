@@ -207,6 +207,7 @@ def _body(config: StackConfig, values: Values) -> EncoderDecoder:
 
 
 def _with_constant(body: EncoderDecoder, values: Values) -> dict[str, Any]:
+    """A constant vector on the logits: `final_logits_bias`, which is not trained."""
     return {"bias": True}
 
 
@@ -259,6 +260,7 @@ BLENDERBOT_FAMILY = replace(
     name="blenderbot",
     config=lambda vocab=8008, **size: moved_norms(bart(vocab, **size)),
     read_config=lambda values: moved_norms(_read_config(values)),
+    # Without this entry, transformers' class forbids a text to repeat 3-grams of its source.
     write_config=lambda config: write_config(config) | {"encoder_no_repeat_ngram_size": 0},
     table=lambda model: token_entries(model) | BLENDERBOT_BODY,
     architectures={

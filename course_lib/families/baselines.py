@@ -77,7 +77,7 @@ class Words(nn.Module):
         self.elmo = elmo
         self.frozen = False
 
-        length = elmo.config.length if elmo is not None else 0
+        length = elmo.config.length if elmo is not None else 0  # 0: `spelled` has no columns
         no_characters = (0,) * length  # the padding token has no spelling
         table = []
         for word in tokenizer.tokens(range(size)):

@@ -67,7 +67,8 @@ FIELDS = Fields.of(
     published={"position_embedding_type": "absolute", "is_decoder": False},
 )
 
-# Public names of a BERT's weights -> our names (weight_tables.py explains the signs).
+# Public names of a BERT's weights -> our names. {layer} is the number of a layer, * is "weight" and
+# "bias", and None is a weight that we do not use.
 EMBEDDINGS: Table = {
     "embeddings.word_embeddings.weight": "embed.tokens.weight",
     "embeddings.token_type_embeddings.weight": "embed.segments.weight",

@@ -1,6 +1,7 @@
 """Entries of a config.json with several names, and entries that no family reads.
 
-`known_fields` explains the rule; the tables are in config_json.toml.
+A file with an entry that no code has read is refused, because it may change what the model
+computes. config_json.toml lists the entries that are harmless.
 """
 
 from collections.abc import Mapping

@@ -185,7 +185,7 @@ FAMILY = replace(
             POOLER | CLASSIFIER,
             "cls_dropout",
             activation=F.gelu,
-            pooler_dropout="pooler_dropout",
+            pooler_dropout_entry="pooler_dropout",
         ),
         **per_token("Deberta"),
     },

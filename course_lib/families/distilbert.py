@@ -53,7 +53,7 @@ def student(teacher: Transformer, layers: int | None = None) -> Transformer:
         weights["embed.segments.weight"] = first_segment
     else:
         weights["position.table.weight"] = table + first_segment
-    model.load_state_dict(weights, strict=False)
+    model.load_state_dict(weights, strict=False)  # not strict: the blocks are not in it
 
     for layer, block in enumerate(model.blocks):
         source = teacher.blocks[layer * config.layers // layers]
@@ -84,7 +84,7 @@ MASKED: Table = {
 }
 POOLED: Table = {"pre_classifier.*": "pooler.dense.*", **CLASSIFIER}
 _distilled = partial(
-    pooled, table=POOLED, dropout="seq_classif_dropout", default=0.2, activation=torch.relu
+    pooled, table=POOLED, dropout_entry="seq_classif_dropout", default=0.2, activation=torch.relu
 )
 
 FAMILY = replace(

@@ -224,7 +224,7 @@ FAMILY = replace(
             DENSE_CLASSIFIER,
             "classifier_dropout",
             activation=F.gelu,
-            pooler_dropout="classifier_dropout",
+            pooler_dropout_entry="classifier_dropout",
         ),
         "ElectraForMultipleChoice": pooled(
             heads.MultipleChoice, CHOICE, "summary_last_dropout", 0.1, activation=F.gelu

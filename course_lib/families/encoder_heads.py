@@ -41,23 +41,23 @@ def pooled_body(pooler: Table) -> Architecture:
     return Architecture(heads.Pooled, table, options, has_prefix=False)
 
 
-def per_token(name: str, dropout: str = "") -> dict[str, Architecture]:
+def per_token(name: str, dropout_entry: str = "") -> dict[str, Architecture]:
     """The two classes with a linear layer on every token, which are the same in all encoders.
 
     Args:
         name: what the names of the classes begin with, such as "Bert".
-        dropout: the entry of config.json with the dropout of token classification; "": there is
-            none, and the rate of the stack is used.
+        dropout_entry: the entry of config.json with the dropout of token classification; "": there
+            is none, and the rate of the stack is used.
     """
 
     def options(body: Transformer, values: Values) -> dict[str, Any]:
         arguments: dict[str, Any] = {"classes": read_classes(values)}
-        if dropout:
-            arguments["dropout"] = values.get(dropout)
+        if dropout_entry:
+            arguments["dropout"] = values.get(dropout_entry)  # None: the rate of the stack
         return arguments
 
     def write(model: Any) -> dict[str, Any]:
-        return {dropout: model.dropout.p} if dropout else {}
+        return {dropout_entry: model.dropout.p} if dropout_entry else {}
 
     return {
         f"{name}ForTokenClassification": Architecture(
@@ -70,41 +70,41 @@ def per_token(name: str, dropout: str = "") -> dict[str, Architecture]:
 def pooled(
     head: type[nn.Module],
     table: Table,
-    dropout: str,
+    dropout_entry: str,
     default: float | None = None,
     *,
     activation: Callable[[Tensor], Tensor] = torch.tanh,
-    pooler_dropout: str = "",
+    pooler_dropout_entry: str = "",
 ) -> Architecture:
     """A class with a pooler that differs from BERT's, and a linear layer.
 
     Args:
         head: our class.
         table: the table of the pooler and the last layer.
-        dropout: the entry of config.json with the dropout before the last layer.
+        dropout_entry: the entry of config.json with the dropout before the last layer.
         default: the rate if config.json lacks that entry; None: the rate of the stack.
         activation: the activation in the pooler.
-        pooler_dropout: the entry of config.json with the dropout before the pooler; "": no dropout
-            there.
+        pooler_dropout_entry: the entry of config.json with the dropout before the pooler; "": no
+            dropout there.
     """
 
     def options(body: Transformer, values: Values) -> dict[str, Any]:
-        rate = values.get(dropout, default)
+        rate = values.get(dropout_entry, default)
         if rate is None:
             rate = body.config.dropout
-        if pooler_dropout == dropout:
+        if pooler_dropout_entry == dropout_entry:
             pooler_rate = rate
         else:
-            pooler_rate = values.get(pooler_dropout, 0.0)
+            pooler_rate = values.get(pooler_dropout_entry, 0.0)
         arguments = {"pooler": heads.Pooler(body, activation, pooler_rate), "dropout": rate}
         if head is heads.Classifier:
             arguments["classes"] = read_classes(values)
         return arguments
 
     def write(model: Any) -> dict[str, Any]:
-        values = {dropout: model.dropout.p}
-        if pooler_dropout:
-            values[pooler_dropout] = model.pooler.dropout.p
+        values = {dropout_entry: model.dropout.p}
+        if pooler_dropout_entry:
+            values[pooler_dropout_entry] = model.pooler.dropout.p
         return values
 
     return Architecture(head, table, options, write_options=write)

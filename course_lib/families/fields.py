@@ -68,7 +68,8 @@ class Fields:
         fixed: values of our fields that all models of the family share.
         published: entries that have the same value in all published models. Another value is
             refused.
-        position: makes the position scheme of the fields "position....".
+        position: the class of the position scheme, or a function that makes it. Its arguments are
+            the fields whose names begin with "position.".
     """
 
     entries: Mapping[str, Entry]
@@ -129,7 +130,8 @@ class Fields:
         """Our configuration to the entries of a config.json.
 
         If `config` has another position scheme than the family, its entries become 0. Reading
-        them back then gives another configuration, which is how `expresses` notices.
+        them back then gives another configuration. `families.expresses` finds out by this that
+        the family has no such model.
         """
         values = dict(self.published)
         for public, entry in self.entries.items():

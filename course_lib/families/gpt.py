@@ -70,7 +70,9 @@ def gpt1() -> StackConfig:
     return gpt(40478, width=768, layers=12, heads=12, length=512, norm="post")
 
 
-GPT2_SIZES = {  # name: layers, width, heads. The paper's table 2 says 117M, 345M, 762M, 1542M.
+# Number of parameters: (layers, width, heads). The paper's table 2 calls them 117M, 345M, 762M and
+# 1542M; the released models have these numbers of parameters.
+GPT2_SIZES = {
     "124M": (12, 768, 12),
     "355M": (24, 1024, 16),
     "774M": (36, 1280, 20),
@@ -219,6 +221,7 @@ def _family(public: str, **own: Any) -> Family:
             f"{public}LMHeadModel": Architecture(
                 heads.LM, output={"lm_head.weight": "head.weight"}
             ),
+            # The output matrix is the token embedding, so the body's file is enough for a whole LM.
             f"{public}Model": Architecture(heads.LM, has_prefix=False),
             f"{public}ForSequenceClassification": Architecture(
                 heads.Classifier,

@@ -37,7 +37,7 @@ class LstmConfig:
         width: width E of a token vector.
         cells: number H of cells in a layer.
         layers: number of LSTM layers.
-        dropout: on token vectors, between layers, and before an output layer.
+        dropout: the dropout rate on token vectors, between layers, and before an output layer.
         start: the id of the token that starts every target; only an encoder-decoder uses it.
     """
 
@@ -50,7 +50,9 @@ class LstmConfig:
 
 
 def framing(vocab: int, width: int, segments: int = 0, **more: float) -> StackConfig:
-    """A Transformer's configuration for a body that is none, because `data.inputs.Frame` reads one.
+    """A Transformer's configuration for a body that is no Transformer.
+
+    `finetune` reads from it how to frame a text: the longest input, and whether there are segments.
 
     Args:
         vocab: number V of tokens in the vocabulary.
@@ -104,7 +106,8 @@ class LstmBody(nn.Module):
             x = nn.utils.rnn.pack_padded_sequence(
                 x, lengths, batch_first=True, enforce_sorted=False
             )
-        return self.lstm(x)[1]
+        _, state = self.lstm(x)
+        return state
 
     def for_task(
         self,
@@ -122,7 +125,7 @@ class LstmBody(nn.Module):
             classes: number of classes; None for a score.
             pretrained: False starts from random weights instead of this body's.
             frozen: whether the body's weights stay as they are.
-            dropout: replaces the body's own; None keeps that.
+            dropout: the dropout rate; None: the body's own.
 
         Raises:
             CourseError: the task is of another kind.

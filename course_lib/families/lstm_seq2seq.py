@@ -91,7 +91,7 @@ class LstmEncoderDecoder(nn.Module):
 
         Args:
             decoder_ids: these tokens.
-            memory: of the sources.
+            memory: the encoder's output for the sources.
             state: the decoder's state after the tokens before them.
 
         Returns:
@@ -132,7 +132,7 @@ class LstmSeq2Seq(nn.Module):
             decoder_ids: the target shifted to the right by one token (`seq2seq.shift_right`).
             attention_mask: True for the sources' real tokens.
             decoder_attention_mask: not used, because the decoder reads from left to right and the
-                padding stands on the right.
+                padding is on the right.
             loss_mask: True for the positions of the target to predict; the default is all.
         """
         memory, state = self.stack.read(ids, attention_mask)

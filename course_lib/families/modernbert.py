@@ -93,7 +93,7 @@ def modernbert(
     )
     return replace(
         config,
-        **COMMON | {"embed": EmbedConfig(vocab, norm=True)},
+        **(COMMON | {"embed": EmbedConfig(vocab, norm=True)}),
         position=Rope(160_000.0),
         attention=patterns(every=3, window=64, base=10_000.0),
         causal=False,

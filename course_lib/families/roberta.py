@@ -140,7 +140,7 @@ FAMILY = replace(
             heads.Classifier,
             DENSE_CLASSIFIER,
             "classifier_dropout",
-            pooler_dropout="classifier_dropout",
+            pooler_dropout_entry="classifier_dropout",
         ),
         "RobertaForMultipleChoice": Architecture(heads.MultipleChoice, bert.POOLER | CLASSIFIER),
         **per_token("Roberta", "classifier_dropout"),

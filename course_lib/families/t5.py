@@ -105,7 +105,7 @@ def t5_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=_initial_std(name, config))
-    if model.head is not None:
+    if model.head is not None:  # not 1 / sqrt(D): transformers, too, draws it with 1
         nn.init.normal_(model.head.weight, std=1.0)
     return model
 

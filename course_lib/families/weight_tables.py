@@ -76,7 +76,7 @@ def written_out(table: Table, model: nn.Module | None = None) -> dict[str, Conve
     for public, entry in table.items():
         weight = _as_converted(entry)
         endings = ("weight", "bias") if public.endswith("*") else ("",)
-        for layer, ending in product(range(_layers(public, weight, model)), endings):
+        for layer, ending in product(range(_layer_count(public, weight, model)), endings):
             ours = tuple(_filled(name, layer, ending) for name in weight.ours)
             rows[_filled(public, layer, ending)] = replace(weight, ours=ours)
     return rows
@@ -95,7 +95,7 @@ def _filled(name: str, layer: int, ending: str) -> str:
     return name.replace("{layer}", str(layer)).replace("*", ending)
 
 
-def _layers(public: str, weight: Converted, model: Any) -> int:
+def _layer_count(public: str, weight: Converted, model: Any) -> int:
     """How many layers have this weight; 1 if it belongs to no layer."""
     if "{layer}" not in public:
         return 1

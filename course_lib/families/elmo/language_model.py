@@ -74,8 +74,8 @@ def hidden_word(
 
     Args:
         model: a pretrained biLM.
-        before: for each of N texts, the words in front of the hidden word.
-        after: for each text, the words behind it.
+        before: for each of N texts, the words before the hidden word.
+        after: for each text, the words after it.
 
     Returns:
         Log-probabilities of the forward LM, which reads only `before`, and of the backward LM,

@@ -130,10 +130,11 @@ class CharacterCNN(nn.Module):
             x = highway(x)
         if self.project is not None:
             x = self.project(x)  # N P
+        # This is x[inverse]. The backward pass of an embedding is faster.
         return F.embedding(inverse, x).view(*ids.shape[:2], -1)  # B T P
 
     def _without_padding(self, spellings: Int[Tensor, "N C"]) -> Int[Tensor, "N c"]:
-        """Cut most of the padding behind the longest word, to save time.
+        """Cut most of the padding after the longest word, to save time.
 
         Windows that hold only padding all give the same value. We keep as much padding as the
         widest filter needs for one such window, so the maximum over the windows is the same.

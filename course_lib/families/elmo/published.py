@@ -85,6 +85,7 @@ def weight_table(config: ElmoConfig) -> Table:
     }
     for i in range(len(config.filters)):
         filters = f"tokens.filters.{i}"
+        # [1, width, E, filters] -> [filters, E, width]
         table[f"CNN/W_cnn_{i}"] = Converted((f"{filters}.weight",), lambda x: x[0].permute(2, 1, 0))
         table[f"CNN/b_cnn_{i}"] = f"{filters}.bias"
     for i in range(config.highways):
