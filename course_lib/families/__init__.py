@@ -83,7 +83,7 @@ MODEL_TYPES: dict[str, Family] = {family.model_type: family for family in _ALL}
 
 # A preset's family is the first part of its name: "bert-base" is a size of `bert`.
 _SIZES = tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
-_CONFIGS = {"transformer": transformer} | {name: family.config for name, family in FAMILIES.items()}
+_CONFIGS = {"transformer": transformer} | {name: each.config for name, each in FAMILIES.items()}
 PRESETS = {name: partial(_CONFIGS[name.split("-")[0]], **size) for name, size in _SIZES.items()}
 
 
@@ -159,9 +159,9 @@ def family_of(model: nn.Module) -> Family:
             " OUR_ACTIVATIONS in families/fields.py."
         )
     candidates = [
-        family
-        for family in FAMILIES.values()
-        if public_class(model, family) and expresses(family, config)
+        candidate
+        for candidate in FAMILIES.values()
+        if public_class(model, candidate) and expresses(candidate, config)
     ]
     if not candidates:
         raise CourseError(
@@ -169,10 +169,11 @@ def family_of(model: nn.Module) -> Family:
             " with a family's by `diff(config, family(name).config(...))`."
         )
     size = {"width": config.width, "layers": config.layers, "heads": config.heads}
+    # Learned.length is 512, its default: the length for a model without learned positions.
     size["length"] = config.max_length or Learned.length
 
-    def differences(family: Family) -> int:
-        return len(diff(config, family.config(config.embed.vocab, **size)))
+    def differences(candidate: Family) -> int:
+        return len(diff(config, candidate.config(config.embed.vocab, **size)))
 
     return min(candidates, key=differences)
 

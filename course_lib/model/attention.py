@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from course_lib.model import kernels, masks
 from course_lib.model.cache import LayerCache
 from course_lib.model.config import Disentangled, StackConfig
-from course_lib.model.positions import Position, in_layer
+from course_lib.model.positions import Position, layer_weights
 
 
 def scaled_dot_product_attention(
@@ -136,7 +136,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(inner, config.width, bias=config.bias)
         # The weights that the position scheme has in this layer; None except in DeBERTa. Saved
         # DeBERTas contain this name (`attn.position.k.weight`), so it must not change.
-        self.position = in_layer(config)
+        self.position = layer_weights(config)
         self.scores = nn.Identity()
         self.probs = nn.Identity()
 

@@ -391,7 +391,7 @@ class DisentangledTerms(nn.Module):
         return x.view(len(x), self.heads, -1).permute(1, 2, 0)  # R H*Dh -> H Dh R
 
 
-def in_layer(config: StackConfig) -> nn.Module | None:
+def layer_weights(config: StackConfig) -> nn.Module | None:
     """The weights that a position scheme has in each layer; None except in DeBERTa."""
     if isinstance(config.position, Disentangled):
         return DisentangledTerms(config, config.position)
