@@ -3,7 +3,7 @@
 python -m tools.course [LESSON ...]
 
 Writes the two lines that lead from lesson to lesson (of the lessons named; of all without a name),
-docs/glossary.md and docs/papers.md. What needs a hand is said."""
+docs/glossary.md, docs/papers.md and docs/evidence.md. What needs a hand is said."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from classroom import course
+from classroom.records import evidence
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 from tools import papers
@@ -68,6 +69,7 @@ def written(notebooks: dict[str, NotebookNode]) -> dict[Path, str]:
     return {
         ROOT / "docs" / "glossary.md": glossary(),
         papers.PAGE: papers.markdown(notebooks),
+        ROOT / "docs" / "evidence.md": evidence.markdown(),
     }
 
 
