@@ -234,7 +234,7 @@ class T5BucketsPosition(Position):
         # 2. Near and far. The first half of the buckets is for one distance each: 0, 1, 2, ... In
         #    the second half, a bucket's width grows with the distance.
         exact = buckets // 2
-        ratio = size.clamp(min=1).float() / exact  # at least 1, because log(0) is -inf
+        ratio = size.clamp(min=1).float() / exact  # clamped, because log(0) is -inf
         fraction = torch.log(ratio) / math.log(self.max_distance / exact)  # 1 at max_distance
         far_bucket = exact + (fraction * (buckets - exact)).long()
         far_bucket = far_bucket.clamp(max=buckets - 1)

@@ -61,7 +61,7 @@ def _read(files: AdapterFiles) -> Callable[[], None]:
         )
     layers: dict[str, LoRALinear] = {}
     for target in targets:
-        layers |= _layers(files, target, updates)
+        layers |= _new_layers(files, target, updates)
 
     def install() -> None:
         for name, layer in layers.items():
@@ -83,7 +83,7 @@ def _check_init(config: Mapping[str, Any]) -> None:
         )
 
 
-def _layers(
+def _new_layers(
     files: AdapterFiles, target: str, updates: Mapping[str, Tensor]
 ) -> dict[str, LoRALinear]:
     """The layers for the update of one public matrix: our name of a Linear -> its new layer.
@@ -142,8 +142,8 @@ def _check_target(config: Mapping[str, Any], target: str) -> None:
 
     `peft` would ignore it without a warning.
     """
-    is_named = _names(config.get("target_modules"), target)
-    is_excluded = _names(config.get("exclude_modules"), target)
+    is_named = _lists(config.get("target_modules"), target)
+    is_excluded = _lists(config.get("exclude_modules"), target)
     if is_excluded or not is_named or not _is_in_layers(config, target):
         raise CourseError(
             f"The file has an update of {target}, but adapter_config.json leaves it out"
@@ -151,8 +151,8 @@ def _check_target(config: Mapping[str, Any], target: str) -> None:
         )
 
 
-def _names(modules: str | list[str] | None, target: str) -> bool:
-    """Whether `target_modules` or `exclude_modules` names a module.
+def _lists(modules: str | list[str] | None, target: str) -> bool:
+    """Whether `target_modules` or `exclude_modules` lists a module.
 
     The field is a regular expression for the whole name, or a list of endings: ["c_attn"] names
     every "transformer.h.{layer}.attn.c_attn".
