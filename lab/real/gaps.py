@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -92,7 +93,7 @@ class Finder:
         ids = self.counts.encode(text)
         seen = ids[-NEAR:] if left else ids[:NEAR]
         numbers = [self.counts.numbers[choice] for choice in gap.choices]
-        return self.counts.associations(numbers, seen, NEAR, before=left).tolist()
+        return list(self.counts.associations(numbers, seen, NEAR, before=left))
 
     def bigrams(self, gap: Gap) -> dict[str, list[float]]:
         """Values by frequency, by the word before too, and by both neighbours."""
@@ -164,14 +165,15 @@ def both_sides(
 ) -> list[list[float]]:
     """log P(choice | left and right), by an encoder at a mask."""
     vocab = tokenizer.vocab
+    cls, mask, sep = (cast(int, token) for token in (vocab.cls, vocab.mask, vocab.sep))
     lefts = tokenizer.ids([gap.left for gap in gaps], special=False)
     rights = tokenizer.ids([gap.right for gap in gaps], special=False)
     values: list[list[float]] = []
     for start in range(0, len(gaps), batch):
         some = range(start, min(start + batch, len(gaps)))
-        rows = [[vocab.cls, *lefts[i], vocab.mask, *rights[i], vocab.sep] for i in some]
+        rows = [[cls, *lefts[i], mask, *rights[i], sep] for i in some]
         inputs = pad_to_longest(rows, vocab.padding_id)
-        is_gap = inputs["ids"] == vocab.mask
+        is_gap = inputs["ids"] == mask
         logits = model(inputs["ids"], attention_mask=inputs["attention_mask"], loss_mask=is_gap)
         values += [_chosen(tokenizer, gaps[i], row) for i, row in zip(some, logits, strict=True)]
     return values

@@ -45,8 +45,8 @@ class Pairs(NamedTuple):
     ) -> Float[np.ndarray, "W O"]:
         """How often each of the others stands before, or behind, each word."""
         if before:
-            return self.columns[:, words][others].toarray().T
-        return self.rows[words][:, others].toarray()
+            return np.asarray(self.columns[:, words][others].toarray().T)
+        return np.asarray(self.rows[words][:, others].toarray())
 
 
 class Counts:

@@ -136,7 +136,7 @@ def counted(counts: Counts, choices: Sequence[Choice]) -> dict[str, list[list[fl
     for choice in choices:
         pairs = list(zip(choice.prompts, choice.continuations, strict=True))
         texts = [prompt + text for prompt, text in pairs]
-        frequency = [sum(np.log(counts.share[counts.encode(text)])) for text in texts]
+        frequency = [float(np.log(counts.share[counts.encode(text)]).sum()) for text in texts]
         found["unigram"].append(frequency)
         found["bigram"].append([counts.sentence(text) for text in texts])
     return found
