@@ -7,6 +7,7 @@ records.live("gelu-converges", {...}) # what a lesson's own run says under the s
 records.beside("bert-size", {...})    # chosen ones, as a lesson shows them
 records.recorded("bert-size", "...")  # one of them, with its interval
 records.by_seed("bert-size", {...})   # the values of all seeds, for bars with intervals
+records.percent([True, False])        # a share of right answers, with its interval
 records.public_table(records.public_records())  # public tasks, as far as they are recorded
 
 Its files:
@@ -24,4 +25,4 @@ from classroom.records.figures import Figure, Figures, Verdict
 from classroom.records.ledger import Claim, claim, of_lesson
 from classroom.records.public import compared, public_records, public_table
 from classroom.records.record import Record, record
-from classroom.records.report import beside, by_seed, live, recorded, summary
+from classroom.records.report import beside, by_seed, live, percent, recorded, summary

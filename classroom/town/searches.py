@@ -25,7 +25,6 @@ FIRST = "first sentence"
 WRITTEN = "tasks/search"  # what was written for the course
 SENTENCES = 4  # a passage of the town
 LONGEST = 80  # words of a passage of other texts
-SHORTEST = 12
 # classes of verbs whose object is a thing
 VERBS = ("get", "lose", "fix", "break", "look", "move", "give")
 UNSURE = {"not", "no", "n", "nobody", "never"}
@@ -78,8 +77,8 @@ def collection(
 
     source: "tasks/search": all that was written for the course. "world": passages of four
     sentences, and a query of each of the `KINDS` for every passage that tells of a deed. Any other
-    of `data.corpus`: a text's first sentence asks for the next `LONGEST` words; where no test split
-    is, every fourth text is kept for it."""
+    of `data.corpus`: its texts in passages of at most `LONGEST` words, and the first sentence of
+    each passage asks for it. Where no test split is, all texts are searched."""
     if str(source) == WRITTEN:
         found = _written()
     elif str(source) == "world":
@@ -89,16 +88,11 @@ def collection(
             corpus(source, split="test", n=1, streaming=True)
             texts = list(corpus(source, split=split, n=n, seed=seed)["text"])
         except CourseError:
-            every = list(corpus(source)["text"])
-            texts = (
-                every[::4] if split == "test" else [text for i, text in enumerate(every) if i % 4]
-            )
-            texts = random.Random(seed).sample(texts, min(n, len(texts)))
+            texts = list(corpus(source)["text"])
         found = _first_sentences(texts)
     if len(found.queries) < 2:
         raise CourseError(
-            f"There is nothing to search in {source}: it takes two texts of {SHORTEST} words and"
-            " more."
+            f"There is nothing to search in {source}: it takes two sentences or more, in two texts."
         )
     return found
 
@@ -182,15 +176,48 @@ def _asked(
 
 
 def _first_sentences(texts: Sequence[str]) -> Collection:
-    """The first sentence of each text asks for the words after it."""
-    parted = []
-    for text in texts:
-        first, *rest = re.split(rf"{SENTENCE.pattern}|\n\s*\n", text.strip(), maxsplit=1)
-        following = " ".join(rest).split()[:LONGEST]
-        if len(following) >= SHORTEST and words(first):
-            parted.append((" ".join(first.split()), " ".join(following)))
-    queries = [Query(first, FIRST, i, frozenset({i})) for i, (first, _) in enumerate(parted)]
-    return Collection([following for _, following in parted], queries)
+    """All passages of the texts; the first sentence of each asks for it."""
+    found = [parts for text in texts for parts in _passages(text) if words(parts[0])]
+    queries = [Query(parts[0], FIRST, i, frozenset({i})) for i, parts in enumerate(found)]
+    return Collection([" ".join(parts) for parts in found], queries)
+
+
+def _passages(text: str) -> list[list[str]]:
+    """The sentences of a text, joined to passages of at most `LONGEST` words."""
+    passages: list[list[str]] = []
+    count = LONGEST  # words of the last passage; full, so that the first sentence opens one
+    for sentence in re.split(rf"{SENTENCE.pattern}|\n\s*\n", text.strip()):
+        inside = sentence.split()
+        for start in range(0, len(inside), LONGEST):  # a longer sentence is cut
+            piece = inside[start : start + LONGEST]
+            if count + len(piece) > LONGEST:
+                passages.append([])
+                count = 0
+            passages[-1].append(" ".join(piece))
+            count += len(piece)
+    return passages
+
+
+def two_words(passages: Sequence[str], seed: int = 0) -> Collection:
+    """For each passage a query of two words that stand in it, of six letters or more."""
+    rng = random.Random(seed)
+    queries = []
+    for number, passage in enumerate(passages):
+        long_words = [word for word in words(passage) if len(word) >= 6] or words(passage)
+        chosen = rng.sample(long_words, min(2, len(long_words)))
+        queries.append(Query(" ".join(chosen), KINDS[0], number, frozenset({number})))
+    return Collection(list(passages), queries)
+
+
+def part_numbers(n: int = 100, seed: int = 0) -> Collection:
+    """A shop whose n articles differ by their number alone, and an order for each."""
+    numbers = random.Random(seed).sample(range(1000, 10_000), n)
+    parts = [f"Water filter XK-{number} for coffee machines" for number in numbers]
+    orders = [
+        Query(f"I need part number XK-{number}.", KINDS[0], i, frozenset({i}))
+        for i, number in enumerate(numbers)
+    ]
+    return Collection(parts, orders)
 
 
 @cache

@@ -59,18 +59,34 @@ def test_the_splits_ask_of_different_documents(town: searches.Collection) -> Non
 
 
 def test_other_texts_are_asked_for_by_their_first_sentence(tmp_path: Path) -> None:
-    texts = [f"Title number {i}. {'word ' * 90}end{i}." for i in range(9)] + ["Too short. It ends."]
+    texts = [f"Title number {i}. {'word ' * 90}end{i}. It rains." for i in range(9)]
     (tmp_path / "train.jsonl").write_text(
         "\n".join(json.dumps({"text": text}) for text in texts), "utf-8"
     )
-    # a file has no test split
-    for split, kept in (("train", (1, 2, 3, 5, 6, 7)), ("test", (0, 4, 8))):
-        found = searches.collection(tmp_path / "train.jsonl", split=split)
-        assert sorted(q.text for q in found.queries) == [f"Title number {i}." for i in kept]
-        assert all(len(passage.split()) <= searches.LONGEST for passage in found.passages)
+    found = searches.collection(tmp_path / "train.jsonl")  # a file has no test split
+    asked = [query.text for query in found.queries]
+    assert [text for text in asked if "Title" in text] == [f"Title number {i}." for i in range(9)]
+    assert all(len(passage.split()) <= searches.LONGEST for passage in found.passages)
+    assert all(query.text in found.passages[query.passage] for query in found.queries)
+    # no word is lost
+    assert " ".join(found.passages).split() == " ".join(texts).split()
     (tmp_path / "bad.txt").write_text("One sentence only", "utf-8")
     with pytest.raises(CourseError, match="nothing to search"):
         searches.collection(tmp_path / "bad.txt", split="train")
+
+
+def test_two_words_of_a_passage() -> None:
+    passages = searches.collection("tasks/search").passages[:20]
+    for query in searches.two_words(passages, seed=1).queries:
+        assert len(query.text.split()) == 2
+        assert set(query.text.split()) <= set(words(passages[query.passage]))
+
+
+def test_each_order_names_one_part() -> None:
+    shop = searches.part_numbers(30)
+    for query in shop.queries:
+        number = query.text.split()[-1].rstrip(".")
+        assert [i for i, part in enumerate(shop.passages) if number in part] == [query.passage]
 
 
 def test_what_was_written_for_the_course() -> None:
