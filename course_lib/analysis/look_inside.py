@@ -33,13 +33,13 @@ def capture(model: nn.Module, *patterns: str, detach: bool = True) -> Iterator[d
         for pattern in patterns:
             matching = [(name, module) for name, module in parts if _matches(name, pattern)]
             if not matching:
-                examples = ", ".join(name for name, _ in parts[1:12])
+                examples = ", ".join(name for name, _ in parts[1:12])  # 0 is the model itself
                 raise CourseError(
                     f"No part of the model is called {pattern!r}; it has {examples}, ..."
                 )
             for name, module in matching:
                 handle = module.register_forward_hook(partial(keep, name))
-                hooks.callback(handle.remove)
+                hooks.callback(handle.remove)  # at the end of the context, also after an error
         yield outputs
 
 

@@ -39,7 +39,7 @@ def transformer(
         causal=True,
         cross=True,
         norm=norm,
-        final_norm=norm == "pre",
+        final_norm=norm == "pre",  # with "post" each block ends in a norm already
         activation="relu",
         dropout=dropout,
         attention_dropout=dropout,

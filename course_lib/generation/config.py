@@ -78,7 +78,7 @@ class GenerationConfig:
         """The token that fills a row after its end token."""
         if self.pad is not None:
             return self.pad
-        return 0 if self.eos is None else self.eos
+        return 0 if self.eos is None else self.eos  # without an end token no row is filled
 
     def allowed(self, scores: Float[Tensor, "B V"], new_tokens: int) -> Float[Tensor, "B V"]:
         """The scores of the next token, with -inf for tokens that must not be chosen now.
@@ -93,4 +93,4 @@ class GenerationConfig:
         if self.eos is None or new_tokens >= self.min_new_tokens:
             return scores
         eos = torch.tensor([self.eos], device=scores.device)
-        return scores.index_fill(1, eos, -torch.inf)
+        return scores.index_fill(1, eos, -torch.inf)  # a copy: the caller's scores stay

@@ -51,9 +51,11 @@ def load(model: nn.Module, path: str | Path) -> None:
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write a safetensors file. After an error the old file, if any, is still there."""
-    kept = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    # safetensors refuses a tensor that is a view with gaps, such as a transposed one.
+    contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     with atomic_write(path, "wb") as file:
-        file.write(to_bytes(kept, metadata={"format": "pt"}))
+        # "pt" is PyTorch: transformers and peft write the same entry.
+        file.write(to_bytes(contiguous, metadata={"format": "pt"}))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
