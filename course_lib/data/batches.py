@@ -41,7 +41,7 @@ WINDOW_ORDER = 0
 WINDOW_OFFSET = 1
 
 
-class Source(ABC):
+class BatchSource(ABC):
     """`source[step]` is the batch of a step, for every step from 0.
 
     `steps` batches are one epoch, a pass over all rows. Each epoch has another random order.
@@ -94,7 +94,7 @@ class RowLayout:
     overlap: int = 0
 
 
-class StoredBatches(Source):
+class StoredBatches(BatchSource):
     """Rows cut from stored documents; a long document becomes several rows.
 
     With rows of 4 tokens, [CLS] and [SEP] included, a document of the tokens 5 6 7 becomes
@@ -196,7 +196,7 @@ class DocumentBatches(StoredBatches):
         super().__init__(documents, tokenizer, collate.causal, layout, size)
 
 
-class WindowBatches(Source):
+class WindowBatches(BatchSource):
     """Causal language modelling on windows of the stream of all documents, as GPT-2 was trained.
 
     A window may start and stop in the middle of a document (Radford et al. 2019), so there is no

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from course_lib.data.batch_plans import by_length
-from course_lib.data.batches import Source, require_bert_tokens
+from course_lib.data.batches import BatchSource, require_bert_tokens
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.objectives import InputRow, corruption, seeded_generator
 from course_lib.objectives.collate import pad
@@ -28,7 +28,7 @@ POOL = 0
 CORRUPTION = 1
 
 
-class StreamBatches(Source):
+class StreamBatches(BatchSource):
     """Generated documents, one in a row: [CLS] document [SEP].
 
     With `pairs`, a row may be [CLS] first half [SEP] second half [SEP], for next-sentence
@@ -140,6 +140,8 @@ class StreamBatches(Source):
         ids = [cls, *first, sep]
         segments = [0] * len(ids)
         if second:
+            # At least one token of the second half, even if the first one fills the row: the last
+            # line cuts such a row, and its [SEP] is lost.
             room = max(1, self.length - len(ids) - 1)
             rest = [*second[:room], sep]
             ids += rest

@@ -43,11 +43,11 @@ def pad(
     *,
     max_width: int | None = None,
     left: bool = False,
-    step: int = WIDTH_STEP,
+    multiple: int = WIDTH_STEP,
 ) -> dict[str, Tensor]:
     """Pad rows of several lengths to one width.
 
-    >>> pad([[5, 6, 7], [8]], value=0, step=1)["ids"].tolist()
+    >>> pad([[5, 6, 7], [8]], value=0, multiple=1)["ids"].tolist()
     [[5, 6, 7], [8, 0, 0]]
 
     Args:
@@ -55,13 +55,13 @@ def pad(
         value: the padding, for example `vocab.padding_id`.
         max_width: rounding up stops at this width. A longer row still keeps its length.
         left: put the padding on the left, as generation needs it.
-        step: the width is rounded up to a multiple of this.
+        multiple: the width is rounded up to a multiple of this number.
 
     Returns:
         `ids` Int[B T], and `attention_mask` Bool[B T], False at the padding.
     """
     lengths = np.array([len(row) for row in rows])
-    width = int(width_of(lengths, max_width, step).max())
+    width = int(width_of(lengths, max_width, multiple).max())
     ids = np.full((len(rows), width), value, dtype=np.int64)
     for line, row in zip(ids, rows, strict=True):
         start = width - len(row) if left else 0
@@ -76,17 +76,18 @@ def pad_to_longest(
     rows: Sequence[Sequence[int]], value: int, *, left: bool = False
 ) -> dict[str, Tensor]:
     """`pad` without rounding: the width is the length of the longest row."""
-    return pad(rows, value, left=left, step=1)
+    return pad(rows, value, left=left, multiple=1)
 
 
-def width_of(lengths: Ints, max_width: int | None = None, step: int = WIDTH_STEP) -> Ints:
-    """Lengths rounded up to multiples of `step`, but not above `max_width`.
+def width_of(lengths: Ints, max_width: int | None = None, multiple: int = WIDTH_STEP) -> Ints:
+    """Lengths rounded up to a multiple of a number, but not above `max_width`.
 
-    With step 16 and max_width 50, the lengths 3, 40, 60 become 16, 48, 60.
+    With multiple 16 and max_width 50, the lengths 3, 40, 60 become 16, 48, 60.
     """
-    rounded = -(-lengths // step) * step  # -(-a // b) is a / b, rounded up
+    rounded = -(-lengths // multiple) * multiple  # -(-a // b) is a / b, rounded up
     if max_width is None:
         return rounded
+    # A row that is longer than `max_width` keeps its length: nothing is cut here.
     return np.maximum(np.minimum(rounded, max_width), lengths)
 
 

@@ -127,6 +127,7 @@ def _outputs(model: nn.Module, ids: Tensor, given: dict[str, Tensor], attention:
         out = model(ids, **given)
     # BERT's pretraining heads return a tuple: logits for the tokens, and for the next sentence.
     logits = out[0] if isinstance(out, tuple) else out
+    # `capture` names a block's output blocks.0, blocks.1, ...
     layers = range(len(stack.blocks))
     hidden = [seen["embed"], *(seen[f"blocks.{layer}"] for layer in layers)]
     scores = [seen[f"blocks.{layer}.attn.scores"] for layer in layers] if attention else []

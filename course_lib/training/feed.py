@@ -39,7 +39,7 @@ TYPES = {
     "attention_mask": YES_OR_NO,
     "loss_mask": YES_OR_NO,
 }
-# What stands at padding
+# The value of each entry at padding.
 FILLERS = {"ids": 0, "segments": 0, "attention_mask": False, "loss_mask": False, "labels": IGNORE}
 Value = TypeVar("Value")
 
@@ -132,7 +132,8 @@ class Feed:
         batch = self._read(step)
         world = self.processes.world
         every_part = micro_batches(batch, self.accumulate * world)
-        own_parts = islice(every_part, self.processes.rank, None, world)  # every `world`-th one
+        # Process 1 of 3 takes the parts 1, 4, 7, ...
+        own_parts = islice(every_part, self.processes.rank, None, world)
         # The gradients of the processes are averaged, that is, divided by `world`. The factor
         # `world` undoes this.
         parts = [Part(self._moved(part), weight * world) for part, weight in own_parts]
@@ -183,21 +184,21 @@ def in_round_widths(
     max_length: int | None = None,
     *,
     has_targets: bool = False,
-    step: int = WIDTH_STEP,
+    multiple: int = WIDTH_STEP,
 ) -> Batch:
-    """Pad the rows to a multiple of `step` tokens, if the batch has an attention mask.
+    """Pad the rows to a multiple of 16 tokens, if the batch has an attention mask.
 
     Pretraining makes such batches, and fine-tuning makes them as wide as the longest row. On a GPU,
     torch.compile hands the attention kernel a mask with memory behind each row that nobody has
     written, if the rows' width is not a multiple of 8. The gradients may then become nan.
 
-    With step 4, the ids [[5, 6, 7, 8, 9]] become [[5, 6, 7, 8, 9, 0, 0, 0]].
+    With multiple 4, the ids [[5, 6, 7, 8, 9]] become [[5, 6, 7, 8, 9, 0, 0, 0]].
 
     Args:
         batch: of tokens, `ids` and `attention_mask` [B T] or [B N T].
         max_length: no row becomes longer, for the model has learned so many positions.
         has_targets: `labels` [B U] are the targets of an encoder-decoder, so pad them as well.
-        step: the width of each row becomes a multiple of it.
+        multiple: the width of each row becomes a multiple of this number.
     """
     ids = batch["ids"]
     if "attention_mask" not in batch or batch["attention_mask"].shape != ids.shape:
@@ -209,7 +210,7 @@ def in_round_widths(
         value = batch[name]
         if value.shape == ids.shape or (name == "labels" and has_targets):
             width = value.shape[-1]
-            wider = int(width_of(np.array(width), max_length, step))
+            wider = int(width_of(np.array(width), max_length, multiple))
             padded[name] = F.pad(value, (0, wider - width), value=filler)
     return padded
 
@@ -238,20 +239,24 @@ def micro_batches(batch: Batch, parts: int) -> Iterator[Part]:
         yield Part(batch, 1.0)
         return
     rows = torch.arange(len(batch["ids"]), device=batch["ids"].device)
-    all_targets = targets(batch).clamp(min=1)
+    all_targets = target_count(batch).clamp(min=1)  # without any target every share is 0
     for chosen in rows.tensor_split(parts):
         is_empty = len(chosen) == 0
+        # The processes wait for each other at each part, so all need the same number of parts. A
+        # part that would be empty gets the first row.
         index = slice(1) if is_empty else chosen
         part = {name: value[index] for name, value in batch.items()}
-        share = targets(part) / all_targets
+        share = target_count(part) / all_targets
         if is_empty:
             share = share * 0
+        # A part without targets has the share 0. The clamp keeps its factors finite, since infinity
+        # times 0 would be nan.
         part["row_share"] = _labelled_rows(part) / _labelled_rows(batch) / share.clamp(min=1e-6)
         part["token_share"] = _real_tokens(part) / _real_tokens(batch) / share.clamp(min=1e-6)
         yield Part(part, share)
 
 
-def targets(batch: Batch) -> Tensor:
+def target_count(batch: Batch) -> Tensor:
     """The number of targets in a batch, over which its loss is a mean.
 
     These are the labels that are not -100. Without labels the model predicts each next token, so
@@ -270,7 +275,7 @@ def _labelled_rows(batch: Batch) -> Tensor:
     """The number of rows with a label `next`: whether their second text follows the first."""
     if "next" not in batch:
         return torch.tensor(len(batch["ids"]))
-    return (batch["next"] != IGNORE).sum().clamp(min=1)
+    return (batch["next"] != IGNORE).sum().clamp(min=1)  # not 0, because it is a divisor
 
 
 def _real_tokens(batch: Batch) -> Tensor:

@@ -29,6 +29,7 @@ from course_lib.model.modes import evaluating
 from course_lib.training import spans
 from course_lib.training.finetune_config import CONFIG_FILE
 
+PREDICTED_AT_ONCE = 64  # rows in a batch; without gradients they need little memory
 # The kind of task that a head is for.
 KIND_OF: dict[type[nn.Module], Kind] = {
     heads.Classifier: "single",  # or "pair", which has the same head
@@ -112,9 +113,9 @@ def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
     frame = tuned.frame
     # A classifier has the same head for one text and for two. If its folder does not say which, the
     # first row decides.
-    is_open = tuned.takes_pairs is None and frame.kind == "single"
-    if is_open and rows and "pair" in rows[0]:
-        frame = copy(frame)
+    is_unknown = tuned.takes_pairs is None and frame.kind == "single"
+    if is_unknown and rows and "pair" in rows[0]:
+        frame = copy(frame)  # the caller's model keeps its own
         frame.kind = "pair"
     encoded = frame.rows({**row, **_blank_labels(frame, row)} for row in rows)
     warn_of_cut(encoded, frame.length, "texts")
@@ -130,7 +131,7 @@ def answers(
     predictions: list[Any] = [None] * len(rows)
     device = next(model.parameters()).device
     with evaluating(model):
-        for numbers, batch in in_order(frame, rows, 64):
+        for numbers, batch in in_order(frame, rows, PREDICTED_AT_ONCE):
             inputs = {name: value.to(device) for name, value in batch.items() if name != "labels"}
             out = model(**inputs)
             for index, number in enumerate(numbers):

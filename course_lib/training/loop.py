@@ -202,7 +202,7 @@ def compiles(config: TrainConfig, device: torch.device) -> bool:
     return device.type == "cuda" and config.steps >= COMPILED_FROM
 
 
-class Objective(nn.Module):
+class ModelWithLoss(nn.Module):
     """A model and its loss as one module: batch -> loss.
 
     PyTorch's wrappers for several processes take a module and watch its `forward`. A loss may call
@@ -247,7 +247,7 @@ class _Run:
 
         # 3. Compile the model with its loss, and spread it over the processes. With shards this
         #    gives the optimizer new weights, so the list of weights is made afterwards.
-        objective = Objective(model, loss)
+        objective = ModelWithLoss(model, loss)
         is_compiled = compiles(config, self.device)
         if is_compiled:
             objective.compile()  # the caller's model itself stays as it is

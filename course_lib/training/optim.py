@@ -25,8 +25,10 @@ Schedule = Callable[[int], float]  # step, counted from 0 -> factor on the learn
 # Muon's constants (Jordan et al. 2024): the momentum, and the coefficients of a Newton-Schulz step.
 MOMENTUM = 0.95
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+NEWTON_SCHULZ_STEPS = 5
 # The size of a typical AdamW update (Liu et al. 2025, section 2.2): Muon's is scaled to the same.
 UPDATE_SIZE = 0.2
+ADAM_EPSILON = 1e-8  # as in PyTorch's AdamW; it keeps a weight without gradient from dividing by 0
 
 
 def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[str, Any]]:
@@ -128,7 +130,9 @@ class Muon(torch.optim.Optimizer):
         """Adam's step (Kingma and Ba 2015, algorithm 1), before the learning rate."""
         state = self.state[p]
         if not state:
-            state["step"] = torch.zeros(())
+            state["step"] = torch.zeros(
+                ()
+            )  # a tensor, because only tensors are saved (run_state.py)
             state["mean"] = torch.zeros_like(p)
             state["square"] = torch.zeros_like(p)
         state["step"] += 1
@@ -137,7 +141,7 @@ class Muon(torch.optim.Optimizer):
         # Both means start at 0, so at first they are too small. The divisions correct this.
         mean = state["mean"] / (1 - betas[0] ** state["step"])
         square = state["square"] / (1 - betas[1] ** state["step"])
-        return mean / (square.sqrt() + 1e-8)  # type: ignore[no-any-return]
+        return mean / (square.sqrt() + ADAM_EPSILON)  # type: ignore[no-any-return]
 
 
 def orthogonal(x: Tensor) -> Tensor:
@@ -151,8 +155,9 @@ def orthogonal(x: Tensor) -> Tensor:
     u = x.bfloat16()
     if is_tall:  # u u^T is smaller if u is wide
         u = u.T
-    u = u / u.norm().clamp(min=1e-7)  # now no singular value is above 1
-    for _ in range(5):
+    # Now no singular value is above 1. The clamp leaves a gradient of zeros as it is.
+    u = u / u.norm().clamp(min=1e-7)
+    for _ in range(NEWTON_SCHULZ_STEPS):
         square = u @ u.T
         polynomial = torch.addmm(square, square, square, beta=b, alpha=c)  # b S + c S S
         u = torch.addmm(u, polynomial, u, beta=a)

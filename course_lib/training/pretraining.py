@@ -22,7 +22,7 @@ from torch import nn
 from course_lib import families, objectives, zoo
 from course_lib.analysis import cost
 from course_lib.analysis.evaluation import mean_loss
-from course_lib.data.batches import CorruptedBatches, DocumentBatches, Source
+from course_lib.data.batches import BatchSource, CorruptedBatches, DocumentBatches
 from course_lib.data.token_store import TokenStore
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
@@ -87,8 +87,8 @@ class Built:
 
     config: StackConfig
     model: nn.Module
-    batches: Source
-    held_out: Source | None
+    batches: BatchSource
+    held_out: BatchSource | None
     loss: Loss
 
 
@@ -333,7 +333,7 @@ def _public_part(model: nn.Module) -> nn.Module:
 
 def _batches(
     config: PretrainConfig, objective: str, tokenizer: Tokenizer, store: TokenStore, length: int
-) -> Source:
+) -> BatchSource:
     """The objective's batches of these tokens, with at most `length` tokens in a sequence."""
     if objective == "causal":  # nothing is hidden, so nothing is to be set
         return DocumentBatches(
@@ -346,14 +346,14 @@ def _batches(
     )
 
 
-class _ShortThenLong(Source):
+class _ShortThenLong(BatchSource):
     """Batches of short sequences, and of long ones from the step `long_from` on.
 
     Both sources count steps from the beginning of training. So the first long batch comes from
     the middle of an epoch of long sequences. That is harmless: each epoch has a random order.
     """
 
-    def __init__(self, short: Source, long: Source, long_from: int) -> None:
+    def __init__(self, short: BatchSource, long: BatchSource, long_from: int) -> None:
         self.short = short
         self.long = long
         self.long_from = long_from

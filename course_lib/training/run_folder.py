@@ -1,6 +1,6 @@
 """Train in a folder, which keeps the run's state and its learning curve.
 
-state.safetensors    the state from which a stopped run resumes (run_state.py)
+state.safetensors    the state from which a stopped run resumes: weights, optimizer, ...
 curve.json           the points of the learning curve, such as {"step": 100, "loss": 4.2, ...}
 """
 
@@ -24,7 +24,7 @@ from course_lib.training.feed import Batches
 from course_lib.training.loop import Step, TrainConfig, train
 from course_lib.training.optim import Schedule
 
-Probe = Callable[[nn.Module], dict[str, float]]
+Probe = Callable[[nn.Module], dict[str, float]]  # model -> its scores, such as {"loss": 3.1}
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def train_in_folder(
             point = None
             if last or probe is not None or step.step % reports.log == 0:
                 seconds = reports.clock() - start
-                scores = None if probe is None else ask(probe, model)
+                scores = None if probe is None else run_probe(probe, model)
                 point = _point(recent, seconds, scores)
                 # A run may have been stopped after points that are newer than its last saved state.
                 # When it is resumed it makes these points again.
@@ -132,9 +132,14 @@ def _point(steps: Sequence[Step], seconds: float, scores: dict[str, float] | Non
     )
 
 
-def ask(probe: Probe, model: nn.Module) -> dict[str, float]:
-    """The probe's scores; its random draws leave the training's alone."""
-    with torch.random.fork_rng(devices=[]):
+def run_probe(probe: Probe, model: nn.Module) -> dict[str, float]:
+    """The scores of a probe, always with the same random numbers; the training keeps its own."""
+    # `manual_seed` seeds the generators of the GPUs, too, so these are restored as well. A run on
+    # the CPU must not start CUDA, which takes time and memory.
+    gpus: list[int] = []
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        gpus = list(range(torch.cuda.device_count()))
+    with torch.random.fork_rng(gpus):
         torch.manual_seed(0)
         return probe(model)
 
@@ -158,6 +163,7 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
 
 def card(curve: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, Any]:
     """What card.json says of a finished run: `about`, its curve and cost, and its machine."""
+    # CUDA is started only if the run trained on a GPU.
     hardware = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         hardware = torch.cuda.get_device_name()

@@ -108,10 +108,11 @@ def _label_names(kind: Kind, rows: Iterable[Row], classes: Sequence[str] | None)
         return []
     names = _given_names(kind, rows, classes)
     if names is None:
-        names = _numbers(kind, list(rows))
+        names = _numbers_as_names(kind, list(rows))
     # If each row has a list of labels, a single class is enough: it is in the list or not.
     fewest = 1 if isinstance(next(iter(rows)).get("label"), list) else 2
-    if names and len(set(names)) < max(fewest, len(names)):
+    are_different = len(set(names)) == len(names)
+    if names and (not are_different or len(names) < fewest):
         raise CourseError(
             f"The classes are {', '.join(names)}; there must be two or more, each with its own"
             " name."
@@ -131,8 +132,8 @@ def _given_names(
     return list(names) if names else None
 
 
-def _numbers(kind: Kind, rows: list[Row]) -> list[str]:
-    """Numbers as names, "0", "1", ..., up to the largest label; empty if the labels are scores."""
+def _numbers_as_names(kind: Kind, rows: list[Row]) -> list[str]:
+    """The names "0", "1", ..., up to the largest label; empty if the labels are scores."""
     column = _column(kind)
     if isinstance(rows[0].get(column), float):
         return []
@@ -182,7 +183,7 @@ def _warn_of_odd_tags(rows: Sequence[EncodedRow], names: Sequence[str], split: s
             f"{odd:,} of {len(rows):,} {split} sentences have tags that do not follow one another,"
             " such as I-PER behind O; entity F1 counts what they name, as conlleval does.",
             CourseWarning,
-            stacklevel=4,
+            stacklevel=4,  # 4 calls up is the caller of `finetune`
         )
 
 
@@ -198,6 +199,7 @@ def _check_tokenizer(tokenizer: Tokenizer, body: Any) -> None:
             f"The tokenizer has {tokenizer.vocab.size} tokens, the model only {rows}; they do not"
             " belong together."
         )
+    # The zoo stores its tokens in a model that it loads. For any other model we cannot check them.
     known: tuple[str, ...] = getattr(body, "vocabulary", ())
     if tuple(tokenizer.tokens(range(len(known)))) != known:
         raise CourseError("The tokenizer has other tokens than the model's own; use that one.")

@@ -158,6 +158,7 @@ def _hold_out(config: TokenizeConfig, corpus: Corpus) -> tuple[Iterable[Any], in
     if held_out or not config.held_out:
         return held_out, 0
     taken = config.held_out
+    # Is there one more document after those that were taken?
     if next(islice(corpus(), taken, None), None) is None:
         raise CourseError(
             f"{taken} documents kept aside leave nothing to train on; {config.data} has no more."
@@ -193,7 +194,7 @@ def _reopen(config: TokenizeConfig, tokenizer: Tokenizer | None) -> TokenFiles:
         held_out = _validation(note.get("data"), config.seed, note.get("column"))
         if held_out:
             encode_corpus(held_out, files.tokenizer, config.out / "held_out")
-    return open_files(config.out, config.data)
+    return open_files(config.out, config.data)  # once more, with the held-out text
 
 
 def _has_tokens(place: str | Path) -> bool:

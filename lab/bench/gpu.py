@@ -173,7 +173,7 @@ def finetuning(family: str, device: str, tiny: bool) -> Record:
     """
     size = SIZES["tiny"]
     found: Record = {}
-    for name, step in (("round widths", WIDTH_STEP), ("odd widths", 1)):
+    for name, multiple in (("round widths", WIDTH_STEP), ("odd widths", 1)):
         rng = torch.Generator().manual_seed(0)
         batches: list[losses.Batch] = []
         for width in (7, 13, 9, 11):
@@ -187,7 +187,9 @@ def finetuning(family: str, device: str, tiny: bool) -> Record:
         config = TrainConfig(steps=20, device=device, precision="bf16", compile=not tiny)
         norms: list[float] = []
         try:
-            with patch.object(feed, "in_round_widths", partial(feed.in_round_widths, step=step)):
+            with patch.object(
+                feed, "in_round_widths", partial(feed.in_round_widths, multiple=multiple)
+            ):
                 norms += [
                     each.grad_norm for each in train(model, batches, losses.classification, config)
                 ]

@@ -149,7 +149,7 @@ def graph_breaks(family: str, device: str = "cpu", backend: str = "aot_eager") -
 
     torch._dynamo.reset()
     counters.clear()
-    objective = loop.Objective(small(family).to(device), loss_of(family))
+    objective = loop.ModelWithLoss(small(family).to(device), loss_of(family))
     objective.compile(backend=backend)
     for batch in batches(family)[:2]:
         moved = {name: x.to(device) for name, x in losses.with_target_index(batch).items()}

@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 from course_lib.model import kernels
 from course_lib.objectives import losses
 from course_lib.training.device import autocast
-from course_lib.training.loop import Objective
+from course_lib.training.loop import ModelWithLoss
 from lab.bench.contenders import ModelSize, batches_of, loss_of, ours
 from lab.bench.gpu import BIG
 
@@ -118,7 +118,7 @@ def step(family: str, size: ModelSize, *, in_parts: bool) -> dict[str, Kind]:
         patch.object(kernels, "use_linear_cross_entropy", always if in_parts else never),
     ):
         model = ours(family, size)
-        objective = Objective(model, loss_of(family))
+        objective = ModelWithLoss(model, loss_of(family))
         fake_batch = {name: fake.from_tensor(value) for name, value in batch.items()}
         with Operations(size.vocab, family == "gpt") as seen:
             with autocast(torch.device("cpu"), True):

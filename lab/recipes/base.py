@@ -16,7 +16,7 @@ from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from course_lib.objectives.losses import Loss
 from course_lib.training.feed import Batches
-from course_lib.training.run_folder import Point, Reports, ask, card, read_curve
+from course_lib.training.run_folder import Point, Reports, card, read_curve, run_probe
 from lab.engine.arms import Sentences, Training, learned, sentences, town
 
 Scores = dict[str, float]
@@ -167,7 +167,7 @@ class TrainingJob(Job):
         # A run that was already at its last step only exports.
         curve = read_curve(self.folder)
         probes = [point["probe"] for point in curve if "probe" in point]
-        about = self.card((probes[-1] if probes else {}) | ask(self.scores, model), curve)
+        about = self.card((probes[-1] if probes else {}) | run_probe(self.scores, model), curve)
         for name, part in self.exports(model).items():
             check_size(name, part)
             zoo.export(name, part, self.tokenizer, about | {"name": name}, to)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from course_lib import CourseError
 from course_lib.data.batch_plans import SimilarLength, permutation
 from course_lib.data.batches import (
+    BatchSource,
     CorruptedBatches,
     DocumentBatches,
-    Source,
     WindowBatches,
 )
 from course_lib.data.stream_batches import StreamBatches
@@ -46,7 +46,7 @@ def bpe() -> Tokenizer:
     return train_bpe(TEXTS, 300)
 
 
-def sources(wordpiece: Tokenizer, bpe: Tokenizer) -> list[Source]:
+def sources(wordpiece: Tokenizer, bpe: Tokenizer) -> list[BatchSource]:
     pieces, stream = encode_corpus(TEXTS, wordpiece), encode_corpus(TEXTS, bpe)
     infilled = partial(collate.denoised, vocab=wordpiece.vocab, noises=["text infilling"])
     return [

@@ -16,7 +16,7 @@ from course_lib.objectives.losses import Batch, with_target_index
 from course_lib.training import distributed
 from course_lib.training.distributed import Processes
 from course_lib.training.feed import Feed, in_round_widths, micro_batches
-from course_lib.training.loop import Objective
+from course_lib.training.loop import ModelWithLoss
 from course_lib.training.optim import adamw
 from course_lib.vocab import IGNORE
 from lab.bench import steps
@@ -86,7 +86,7 @@ def test_rows_of_a_round_width_have_the_same_loss_and_gradients(family: str) -> 
         batch["labels"] = batch["ids"].masked_fill(~batch["loss_mask"], IGNORE)
     has_targets = "labels" in batch and batch["labels"].shape != batch["ids"].shape
     found = []
-    for given in (batch, in_round_widths(batch, has_targets=has_targets, step=7)):
+    for given in (batch, in_round_widths(batch, has_targets=has_targets, multiple=7)):
         torch.manual_seed(0)
         model = steps.small(family)
         torch.manual_seed(1)
@@ -117,7 +117,7 @@ def test_only_the_last_part_of_a_batch_is_averaged(tmp_path: Path) -> None:
         dist.init_process_group("gloo", init_method=meet, rank=0, world_size=1)
         try:
             model = tiny()
-            objective = Objective(model, losses.clm)
+            objective = ModelWithLoss(model, losses.clm)
             net = distributed.spread(objective, adamw(model), Processes(0, 2))
             parts = [*micro_batches(BATCHES[0], count)]
             with Reductions() as seen:  # type: ignore[no-untyped-call]

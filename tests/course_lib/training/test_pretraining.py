@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from course_lib import families, zoo
 from course_lib.data.token_store import TokenStore
@@ -14,7 +15,7 @@ from course_lib.files import read_json
 from course_lib.training import pretraining, token_files
 from course_lib.training.loop import Step
 from course_lib.training.pretrain_config import PretrainConfig, TokenizeConfig
-from course_lib.training.run_folder import read_curve
+from course_lib.training.run_folder import read_curve, run_probe
 from course_lib.training.sizes import FAMILIES
 
 TEXT = "the judge went home. the fathers of the judge came. anna saw the judge at the mill. " * 20
@@ -377,3 +378,23 @@ def test_an_objective_refuses_what_it_does_not_know(
     with pytest.raises(CourseError, match=message):
         pretrain(model, tmp_path, data="book.txt", **option)
     assert not any(tmp_path.iterdir()), "work was done before"
+
+
+def test_a_probe_leaves_the_random_numbers_of_the_gpus_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    states = {0: torch.tensor([7]), 1: torch.tensor([8])}
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(states))
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: states[device])
+    monkeypatch.setattr(
+        torch.cuda, "set_rng_state", lambda state, device: states.update({device: state})
+    )
+    monkeypatch.setattr(
+        torch.cuda,
+        "manual_seed_all",
+        lambda seed: states.update(dict.fromkeys(states, torch.tensor([seed]))),
+    )
+    seen = run_probe(lambda model: {"seed": float(states[1])}, torch.nn.Linear(1, 1))
+    assert seen == {"seed": 0.0}
+    assert [int(state) for state in states.values()] == [7, 8]
