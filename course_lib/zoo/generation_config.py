@@ -58,7 +58,7 @@ def warn_of_settings(folder: Path, model: nn.Module, model_config: Mapping[str, 
             f"{path} has settings that transformers' generate follows and the course's does not,"
             f" so their texts may differ: {'; '.join(listed)}.",
             CourseWarning,
-            stacklevel=3,
+            stacklevel=3,  # 3 calls up is the caller of `load_pretrained`
         )
 
 

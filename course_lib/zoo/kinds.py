@@ -1,4 +1,4 @@
-"""How each class of model is stored in a shipped checkpoint: one entry of `KINDS` for each class.
+"""How each class of model is stored in a shipped checkpoint: one entry of `STORAGE` for each class.
 
 A masked language model (class `MLM`) is stored as
 
@@ -43,7 +43,7 @@ def _fill_module(model: nn.Module, weights: dict[str, Tensor], source: str) -> N
 
 
 @dataclass(frozen=True)
-class Kind:
+class Storage:
     """How the models of one class are written to a checkpoint, and made again from it.
 
     Attributes:
@@ -61,26 +61,27 @@ class Kind:
     vocabulary: Callable[[dict[str, Any]], Any] = lambda _: None
 
 
-def _head_on_stack(head: Callable[[Transformer], nn.Module]) -> Kind:
+def _head_on_stack(head: Callable[[Transformer], nn.Module]) -> Storage:
     """A head on one `Transformer`, whose configuration is all there is to store."""
-    return Kind(
+    return Storage(
         build=lambda config, _: head(Transformer(from_dict(config["stack"]))),
         describe=lambda model: {"stack": to_dict(model.stack.config)},
     )
 
 
-def _token_head(head: Callable[..., nn.Module]) -> Kind:
+def _token_head(head: Callable[..., nn.Module]) -> Storage:
     """A head with logits over the vocabulary. It may have an output matrix of its own (untied)."""
 
     def build(config: dict[str, Any], _: dict[str, Any]) -> nn.Module:
+        # A checkpoint without the entry has tied matrices.
         return head(Transformer(from_dict(config["stack"])), tied=config.get("tied", True))
 
     def describe(model: Any) -> dict[str, Any]:
         config = {"stack": to_dict(model.stack.config)}
-        # Left out where it is true, as in the checkpoints that were made before it was there.
+        # "tied" is written only if it is false. So older checkpoints, which lack it, mean the same.
         return config if heads.is_tied(model) else config | {"tied": False}
 
-    return Kind(build, describe)
+    return Storage(build, describe)
 
 
 def _build_seq2seq(config: dict[str, Any], _: dict[str, Any]) -> Seq2SeqLM:
@@ -97,6 +98,7 @@ def _build_seq2seq(config: dict[str, Any], _: dict[str, Any]) -> Seq2SeqLM:
 def _describe_seq2seq(model: Seq2SeqLM) -> dict[str, Any]:
     config: dict[str, Any] = {"stack": to_dict(model.stack.config)}
     encoder = model.stack.encoder.config
+    # The encoder's configuration is left out if it follows from the decoder's.
     if encoder != encoder_config(model.stack.config):
         config["encoder"] = to_dict(encoder)
     config["start"] = model.stack.start
@@ -148,13 +150,13 @@ def _fill_vectors(model: WordVectors, weights: dict[str, Tensor], _: str) -> Non
 
 
 # name of the model's class, which is "head" in config.json -> how it is stored
-KINDS: dict[str, Kind] = {
+STORAGE: dict[str, Storage] = {
     "LM": _token_head(heads.LM),
     "MLM": _token_head(heads.MLM),
     "Pretraining": _token_head(heads.Pretraining),
     "RTD": _head_on_stack(heads.RTD),
-    "Seq2SeqLM": Kind(_build_seq2seq, _describe_seq2seq),
-    "Sentence": Kind(_build_sentence, _describe_sentence),
-    "BiLM": Kind(_build_elmo, _describe_elmo, vocabulary=_elmo_vocabulary),
-    "WordVectors": Kind(_build_vectors, _describe_vectors, _vectors_weights, _fill_vectors),
+    "Seq2SeqLM": Storage(_build_seq2seq, _describe_seq2seq),
+    "Sentence": Storage(_build_sentence, _describe_sentence),
+    "BiLM": Storage(_build_elmo, _describe_elmo, vocabulary=_elmo_vocabulary),
+    "WordVectors": Storage(_build_vectors, _describe_vectors, _vectors_weights, _fill_vectors),
 }

@@ -174,7 +174,9 @@ def fitting_classes(family: Family, weights: Collection[str]) -> list[str]:
     if largest > 0:
         return [name for name, size in head_sizes.items() if size == largest]
     language_models = [name for name in head_sizes if family.architectures[name].output]
-    bodies = [name for name, public in family.architectures.items() if not public.has_prefix]
+    bodies = [
+        name for name, architecture in family.architectures.items() if not architecture.has_prefix
+    ]
     return [*language_models, *bodies][:1]
 
 
@@ -195,7 +197,7 @@ def _head_weights(architecture: Architecture, weights: Collection[str]) -> int:
     if callable(architecture.table):
         return 0
     rows = written_out(architecture.table)
-    return len({row.ours for public, row in rows.items() if row.ours and public in weights})
+    return len({row.ours for name, row in rows.items() if row.ours and name in weights})
 
 
 def ties(
@@ -254,28 +256,29 @@ def ties(
 
 
 def without_other_heads(
-    public: PublicWeights, table: Table, model: nn.Module, family: Family, source: str
+    table_weights: PublicWeights, table: Table, model: nn.Module, family: Family, source: str
 ) -> dict[str, Tensor]:
     """The weights without those of heads that the model lacks. A warning names what is left out.
 
     A weight that belongs to no head stays, and `convert` refuses it.
 
     Args:
-        public: the weights of the file.
+        table_weights: the weights of the file, from `to_table_names`.
         table: the table of the model's class.
         model: the model to load into.
         family: the model's family.
         source: the folder, for the warning.
     """
-    head_names = public.outside_body | _head_names(family)
-    places = written_out(table, model)
-    unused = sorted(name for name in public.weights if name not in places and name in head_names)
+    weights = table_weights.weights
+    head_names = table_weights.outside_body | _head_names(family)
+    used = written_out(table, model)
+    unused = sorted(name for name in weights if name not in used and name in head_names)
     if unused:
         _warn(
             f"{source}: {first_names(unused)} left out; a {type(model).__name__} has no place for"
             " it."
         )
-    return {name: tensor for name, tensor in public.weights.items() if name not in unused}
+    return {name: tensor for name, tensor in weights.items() if name not in unused}
 
 
 def _head_names(family: Family) -> set[str]:
@@ -293,12 +296,12 @@ def missing_head_weights(
 ) -> list[str]:
     """The table names of the weights of a model's head that a file lacks."""
     rows = written_out(table, model)
-    present = {row.ours for public, row in rows.items() if public in weights}
+    present = {row.ours for name, row in rows.items() if name in weights}
     missing: dict[tuple[str, ...], str] = {}
-    for public, row in rows.items():
+    for name, row in rows.items():
         is_head = bool(row.ours) and not row.ours[0].startswith("stack.")
         if is_head and row.ours not in present:
-            missing.setdefault(row.ours, public)  # of two names for one weight, the first
+            missing.setdefault(row.ours, name)  # of two names for one weight, the first
     return list(missing.values())
 
 
@@ -307,9 +310,10 @@ def initial_head_weights(missing: list[str], table: Table, model: nn.Module) -> 
     rows = written_out(table, model)
     initial = model.state_dict()
     weights = {}
-    for public in missing:
-        joined = torch.cat([initial[ours] for ours in rows[public].ours])
-        weights[public] = rows[public].to_public(joined)
+    for name in missing:
+        # One public weight may hold several of ours, such as GPT-2's q, k and v.
+        joined = torch.cat([initial[ours] for ours in rows[name].ours])
+        weights[name] = rows[name].to_public(joined)
     return weights
 
 

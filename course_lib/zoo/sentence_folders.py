@@ -39,9 +39,9 @@ KNOWN = KnownFields(Path(__file__).with_suffix(".toml"))
 PACKAGE = "sentence_transformers."
 # the library's name for a pooling -> ours
 POOLS: dict[str, Pool] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
-ACTIVATIONS = {
-    f"{kind.__module__}.{kind.__name__}": kind
-    for kind in (nn.Identity, nn.Tanh, nn.ReLU, nn.GELU, nn.SiLU)
+ACTIVATIONS = {  # "torch.nn.modules.activation.Tanh" -> nn.Tanh
+    f"{activation.__module__}.{activation.__name__}": activation
+    for activation in (nn.Identity, nn.Tanh, nn.ReLU, nn.GELU, nn.SiLU)
 }
 # The settings of the Transformer module. Older folders name the file after the model's family.
 TRANSFORMER_CONFIGS = [
@@ -121,6 +121,7 @@ def _pool(path: Path) -> Pool:
         # Older files have a flag for each pooling: {"pooling_mode_mean_tokens": true, ...}.
         flags = [name for name in values if name.startswith("pooling_mode_") and values[name]]
         if not modes:
+            # pooling_mode_mean_tokens -> mean. Without any flag the library takes the mean.
             modes = [re.sub("pooling_mode_|_tokens?$", "", flag) for flag in flags] or "mean"
     if isinstance(modes, str):
         modes = [modes]

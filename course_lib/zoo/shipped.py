@@ -41,7 +41,7 @@ from course_lib.files import (
 from course_lib.model.config import flatten
 from course_lib.model.transformer import Transformer
 from course_lib.zoo.folders import load_pretrained, whole_architecture
-from course_lib.zoo.kinds import KINDS
+from course_lib.zoo.kinds import STORAGE
 
 FOLDER = DATA / "checkpoints"
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "card.json")
@@ -53,7 +53,7 @@ _REMEDY = "Fetch it again (git checkout data/checkpoints), or make it anew: make
 class Loaded(NamedTuple):
     """A model with its tokenizer and its card.
 
-    Args:
+    Attributes:
         model: a module in eval mode with float32 weights, or `WordVectors`.
         tokenizer: a `Tokenizer`. ELMo has a `Vocabulary`, and `WordVectors` need None.
         card: recipe, seed, data, steps, scores and loss curve of a shipped checkpoint; of another
@@ -110,20 +110,20 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
     checkpoint = Path(folder) / name
     content = {file: _read_checked(checkpoint / file, digest) for file, digest in digests.items()}
     config = json.loads(content["config.json"])
-    kind = KINDS[config["head"]]
+    storage = STORAGE[config["head"]]
 
     words = json.loads(content[WORDS]) if WORDS in content else {}  # of word vectors and ELMo
-    model = kind.build(config, words)
+    model = storage.build(config, words)
     weights = from_bytes(content["model.safetensors"])
     weights = {key: value.float() for key, value in weights.items()}
-    kind.fill(model, weights, f"{name}/model.safetensors")
+    storage.fill(model, weights, f"{name}/model.safetensors")
 
     tokenizer: Any
     if "tokenizer.json" in content:
         tokenizer = Tokenizer.from_json(content["tokenizer.json"].decode())
         _set_vocabulary(model, tokenizer)
     else:
-        tokenizer = kind.vocabulary(words)
+        tokenizer = storage.vocabulary(words)
     return Loaded(model, tokenizer, json.loads(content["card.json"]))
 
 
@@ -178,7 +178,7 @@ def export(
 
     Args:
         name: the name of the checkpoint. An older one of this name is replaced.
-        model: a model whose class is in `KINDS`.
+        model: a model whose class is in `STORAGE`.
         tokenizer: a `Tokenizer`, or an `elmo.Vocabulary`; None for `WordVectors`.
         about: the card (see `Loaded`).
         folder: the folder of all checkpoints.
@@ -191,10 +191,10 @@ def export(
     """
     folder = Path(folder)
     head = type(model).__name__
-    if head not in KINDS:
-        raise CourseError(f"Checkpoints hold {', '.join(KINDS)}; this model is a {head}.")
-    kind = KINDS[head]
-    data = to_bytes({key: _half(key, value) for key, value in kind.weights(model).items()})
+    if head not in STORAGE:
+        raise CourseError(f"Checkpoints hold {', '.join(STORAGE)}; this model is a {head}.")
+    storage = STORAGE[head]
+    data = to_bytes({key: _half(key, value) for key, value in storage.weights(model).items()})
     has_words = not isinstance(tokenizer, Tokenizer)
     summary = {key: value for key, value in about.items() if key not in ("name", "curve")}
     files = [WORDS if has_words and file == "tokenizer.json" else file for file in FILES]
@@ -205,7 +205,7 @@ def export(
         checkpoint = new / name
         checkpoint.mkdir()
         (checkpoint / "model.safetensors").write_bytes(data)
-        write_json(checkpoint / "config.json", {"head": head} | kind.describe(model))
+        write_json(checkpoint / "config.json", {"head": head} | storage.describe(model))
         if has_words:
             vocabulary = model if tokenizer is None else tokenizer
             words = {"words": vocabulary.words, "counts": getattr(vocabulary, "counts", None)}
@@ -297,6 +297,7 @@ def _half(name: str, value: Tensor) -> Tensor:
     half = value.detach().cpu()
     if half.is_floating_point():
         half = half.to(torch.float16)
+    # In half precision a number that is too large becomes infinite.
     if not torch.isfinite(half).all():
         raise CourseError(
             f"The weight {name} holds numbers too large for half precision, or none at all."

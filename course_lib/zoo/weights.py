@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError, CourseWarning
@@ -37,8 +39,6 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         CourseError: there is no safetensors file, one is missing or damaged, or the memory is too
             small.
     """
-    from safetensors.torch import load_file
-
     files = weight_files(folder)
     _warn_of_unread(folder, files)
     _check_memory(folder, sum(file.stat().st_size for file in files))
@@ -54,8 +54,6 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 def weight_names(folder: Path) -> set[str]:
     """The names of a folder's weights. The tensors themselves are not read."""
-    from safetensors import safe_open
-
     names: set[str] = set()
     for file in weight_files(folder):
         with _read_errors(file), safe_open(file, framework="pt") as tensors:
@@ -139,15 +137,13 @@ def _warn_of_unread(folder: Path, files: list[Path]) -> None:
         warnings.warn(
             f"{folder}: read {files[0].name}{rest}, but not {', '.join(sorted(unread))}.",
             CourseWarning,
-            stacklevel=4,
+            stacklevel=4,  # 4 calls up is the caller of `load_pretrained`
         )
 
 
 @contextmanager
 def _read_errors(file: Path) -> Iterator[None]:
     """Raise errors of the block as a `CourseError` that names the file."""
-    from safetensors import SafetensorError
-
     try:
         yield
     except (SafetensorError, OSError) as error:
