@@ -176,17 +176,20 @@ def _renamed(rows: AnyDataset, name: str, column: str | None) -> AnyDataset:
     """A dataset of the hub with its text in the column `text`."""
     features: dict[str, Any] = dict(rows.features or {})
     if features:
-        is_text = {name: getattr(kind, "dtype", "") == "string" for name, kind in features.items()}
-        first: Record = {name: "" if is_text[name] else None for name in features}
+        # There is no need to read a row: a text stands for each column that holds texts.
+        first: Record = {
+            column_name: "" if getattr(column_type, "dtype", "") == "string" else None
+            for column_name, column_type in features.items()
+        }
     else:  # a stream may not know its columns
         first = next(iter(rows.take(1)), {})
     try:
         source_column = text_column(first, column)
     except CourseError as error:
         raise CourseError(f"{name}: {error}") from None
-    kind = getattr(features.get(source_column), "dtype", "string")
-    if kind not in ("string", "large_string"):
-        raise CourseError(f"{name}: the column {source_column!r} holds {kind}; choose another.")
+    dtype = getattr(features.get(source_column), "dtype", "string")
+    if dtype not in ("string", "large_string"):
+        raise CourseError(f"{name}: the column {source_column!r} holds {dtype}; choose another.")
     if source_column != "text":
         rows = rows.select_columns(source_column).rename_column(source_column, "text")
     return _without_missing(rows)

@@ -23,7 +23,7 @@ class Format(ColumnMap):
         name: the format's name, for messages.
         further: other columns that a file may have; the course does not read them.
         files: a regular expression for the names ("folder/file") of its files without a header.
-        lines: the names that we give to the columns of files without a header.
+        column_names: the names that we give to the columns of files without a header.
         prepare: record -> the record with further columns, computed from the published ones.
         repair: mends a line with a wrong number of cells: (cells, column names) -> cells. It
             returns None if the line is left out.
@@ -32,7 +32,7 @@ class Format(ColumnMap):
     name: str
     further: Collection[str] = ()
     files: str = ""
-    lines: Sequence[str] = ()
+    column_names: Sequence[str] = ()
     prepare: Callable[[Record], Record] = dict
     repair: Callable[[Cells, Sequence[str]], Cells | None] | None = None
 
@@ -130,7 +130,7 @@ FORMATS = (
         name="CoLA without a header",
         columns={"text": "sentence", "label": "label"},
         files=r"(in_domain|out_of_domain)_(train|dev)\.tsv|CoLA/(train|dev)\.tsv",
-        lines=("source", "label", "mark", "sentence"),
+        column_names=("source", "label", "mark", "sentence"),
         further=("source", "mark"),
         separator="\t",
     ),
@@ -164,7 +164,7 @@ FORMATS = (
         name="the STS benchmark",
         columns={"text": "sentence1", "pair": "sentence2", "label": "score"},
         files=r"sts-(train|dev|test)\.csv",
-        lines=STS,
+        column_names=STS,
         further=STS,
         separator="\t",
         is_score=True,
@@ -174,7 +174,7 @@ FORMATS = (
         name="the STS benchmark in several languages",
         columns={"text": "sentence1", "pair": "sentence2", "label": "similarity_score"},
         files=r"stsb-[a-z]{2}-(train|dev|test)\.csv",
-        lines=("sentence1", "sentence2", "similarity_score"),
+        column_names=("sentence1", "sentence2", "similarity_score"),
         separator=",",
         is_score=True,
     ),
@@ -248,7 +248,7 @@ FORMATS = (
         columns={"text": "text", "label": "Class Index"},
         further=("Title", "Description"),
         files=r"ag_news_csv/(train|test)\.csv",
-        lines=("Class Index", "Title", "Description"),
+        column_names=("Class Index", "Title", "Description"),
         separator=",",
         prepare=with_title,
     ),

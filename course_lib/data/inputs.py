@@ -133,6 +133,7 @@ class Frame:
         self.classes = classes
         self.multi_label = multi_label
         self.length = _length(config, tokenizer, max_length)
+        # An encoder-decoder has a causal decoder, but its classifier reads what an encoder reads.
         self.causal = config.causal and not config.cross
         self.segments = config.embed.segments > 1
         self.tokenizer = with_task_tokens(tokenizer) if self.causal and task_tokens else tokenizer
@@ -213,8 +214,8 @@ class Frame:
         return EncodedRow(
             [encoding.ids for encoding in codes],
             [encoding.segments for encoding in codes],
-            item["label"],
-            item["label"],
+            label=item["label"],
+            truth=item["label"],
             is_cut=any(encoding.is_cut for encoding in codes),
         )
 
@@ -250,7 +251,8 @@ class Frame:
         Both are -100 if the passage was cut before the answer's end.
         """
         encoding = self.tokenizer.encode(item["text"], item["pair"], max_length=self.length)
-        separator = encoding.words.index(None, 1)  # the special token after the question
+        # The special token after the question. The search starts behind [CLS], which is token 0.
+        separator = encoding.words.index(None, 1)
         start = item["start"]
         end = start + len(item["answer"])
         offsets: list[tuple[int, int] | None] = []  # see `Passage.offsets`
@@ -393,6 +395,7 @@ class TaskBatches:
         self.plan: Shuffled | SimilarLength
         if by_length:
             lengths = np.array([max(map(len, row.ids)) for row in rows])
+            # The plan rounds the lengths, and so groups the rows. `collate` does not round them.
             self.plan = SimilarLength(lengths, batch, None, seed, max_width=512)
         else:
             self.plan = Shuffled(len(rows), batch, seed)

@@ -43,8 +43,9 @@ def class_names(rows: Rows, first: Row, split: str) -> Sequence[str]:
     if not isinstance(opened, folders.SplitFiles):
         rows.first(split)  # finds out which column is which
         column = rows.column_map.columns.get("labels", rows.column_map.columns.get("label"))
-        kind = (opened.features or {}).get(column)
-        names = getattr(getattr(kind, "feature", kind), "names", None)
+        column_type = (opened.features or {}).get(column)
+        class_type = getattr(column_type, "feature", column_type)  # the type of a list's elements
+        names = getattr(class_type, "names", None)
         if names is not None:
             return list(names)
     if split != "train":
@@ -100,18 +101,18 @@ def features(row: Row, names: Sequence[str]) -> Any:
     """
     from datasets import ClassLabel, Dataset, Features, List, Value
 
-    kinds = Features(Dataset.from_list([row]).features)
-    if "answers" in kinds:
-        kinds["answers"] = List(Value("string"))  # an empty list would not tell its type
-    if "labels" in kinds and names:
-        kinds["labels"] = List(ClassLabel(names=list(names)))
-    elif "choices" in kinds:
-        kinds["label"] = Value("int64")
+    types = Features(Dataset.from_list([row]).features)
+    if "answers" in types:
+        types["answers"] = List(Value("string"))  # an empty list would not tell its type
+    if "labels" in types and names:
+        types["labels"] = List(ClassLabel(names=list(names)))
+    elif "choices" in types:
+        types["label"] = Value("int64")
     elif isinstance(row.get("label"), list):
-        kinds["label"] = List(ClassLabel(names=list(names)))
-    elif "label" in kinds:
-        kinds["label"] = ClassLabel(names=list(names)) if names else Value("float64")
-    return kinds
+        types["label"] = List(ClassLabel(names=list(names)))
+    elif "label" in types:
+        types["label"] = ClassLabel(names=list(names)) if names else Value("float64")
+    return types
 
 
 def _names_in_order(labels: Iterable[Any], source: str) -> list[str]:
@@ -205,14 +206,14 @@ def _check_numbers(labels: Sequence[Any], rows: Rows) -> None:
         return
     with_point = sorted(word for word in words if not is_whole(word))
     if with_point:
-        kind = f"whole numbers that are written as {with_point[0]}"
+        form = f"whole numbers that are written as {with_point[0]}"
     elif len(words) > FEW_CLASSES:
-        kind = f"{len(words):,} different whole numbers"
+        form = f"{len(words):,} different whole numbers"
     else:
         return  # 0 and 1, or one to five stars
     columns = {**rows.column_map.columns, "scores": "no"}
     raise CourseError(
-        f"{rows.source}: its labels are {kind}. If they are classes, say {as_option(columns)};"
+        f"{rows.source}: its labels are {form}. If they are classes, say {as_option(columns)};"
         " if they are numbers with a meaning, such as marks, write scores=yes in place of"
         " scores=no."
     )

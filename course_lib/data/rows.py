@@ -79,13 +79,13 @@ class Rows:
 
     def first(self, split: str) -> Row:
         """The first row with a label. In a dataset we look only at the first `SEARCHED` rows."""
-        few = self
+        searched = self
         if not isinstance(self.opened, folders.SplitFiles):  # it may be large
-            few = Rows(self.opened.take(SEARCHED), self.source, self.user_map, self.labelled)
-        for _, row in few:
-            self.column_map = few.column_map
+            searched = Rows(self.opened.take(SEARCHED), self.source, self.user_map, self.labelled)
+        for _, row in searched:  # only the first row is read
+            self.column_map = searched.column_map
             return row
-        if few.count == 0:
+        if searched.count == 0:
             raise CourseError(f"{self.source} has no rows in its {split} split.")
         raise CourseError(
             f"{self.source} has no rows with labels in its {split} split; use another, such as"
@@ -144,7 +144,7 @@ class Rows:
         )
 
     def _first_cells(self) -> list[list[Any]]:
-
+        """The cells of the first rows, for a message."""
         rows: list[list[Any]] = []
         with suppress(CourseError):  # a broken line has a message of its own when it is read
             for _, record in islice(self._records(), SEARCHED):

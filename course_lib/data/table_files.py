@@ -57,7 +57,8 @@ def read_table(path: Path, user_map: ColumnMap | None = None) -> Iterator[Locate
     user_map = user_map or ColumnMap()
     # A published file without a header: its name tells the format. What the user says goes first.
     known = None if user_map.columns else formats.of_file(unpacked(path))
-    separator = user_map.separator or (known and known.separator) or _separator(path)
+    published_separator = None if known is None else known.separator
+    separator = user_map.separator or published_separator or _separator(path)
     has_quotes = user_map.quotes
     if has_quotes is None:
         has_quotes = separator != "\t" or (known is None and _is_quoted(path))
@@ -69,7 +70,7 @@ def read_table(path: Path, user_map: ColumnMap | None = None) -> Iterator[Locate
     # The names of the columns
     header = None
     if known:
-        names = list(known.lines)
+        names = list(known.column_names)
     elif _has_header(path, start, separator, user_map):
         names = start.pop(0)[1]
         header = [name.casefold() for name in names]

@@ -86,13 +86,13 @@ def task(
     rows = Rows(opened, name, user_map)
     first = rows.first(split)
     names = class_names(rows, first, split)
-    kinds = features(first, names)
+    types = features(first, names)
     if n is not None and not isinstance(opened, folders.SplitFiles):
         # A dataset of the hub may be large: shuffle it first, then read only the first n rows.
         check_draw(n, seed)
         rows = Rows(opened.shuffle(seed), name, user_map)
-        return as_dataset(islice(numbered(rows, names), n), kinds)
-    dataset = as_dataset(numbered(rows, names), kinds)
+        return as_dataset(islice(numbered(rows, names), n), types)
+    dataset = as_dataset(numbered(rows, names), types)
     rows.warn()
     return sample(dataset, n, seed)
 

@@ -52,7 +52,7 @@ def read_text(path: Path, user_map: ColumnMap | None = None) -> Iterator[Located
             begun = number
             size = 0
         body.append(line)
-        size += len(line) + 1
+        size += len(line) + 1  # with its line break
     yield f"line {begun}", {"text": "\n".join(body).strip()}
 
 

@@ -75,7 +75,7 @@ WORDINGS = {
 
 
 def translation(source: str, target: str) -> Wording:
-    """The wording of a translation task; the languages are English names, such as \"German\"."""
+    """The wording of a translation. The languages have their English names, such as "German"."""
     return Wording(f"translate {source} to {target}:", {"text": ""})
 
 
@@ -124,6 +124,7 @@ class Draws:
 
     def __getitem__(self, number: int) -> tuple[int, int]:
         block, index = divmod(number, BLOCK)
+        # To know how often a task was drawn before, we count the draws of all earlier blocks once.
         while len(self._before) <= block:
             counts = torch.bincount(self._block(len(self._before) - 1), minlength=len(self.rates))
             self._before.append(self._before[-1] + counts)

@@ -200,12 +200,14 @@ def _is_header(header: Any) -> bool:
 
 def _map(file: Path, dtype: str, count: int) -> Ints:
     """A file of numbers as a memory-mapped array."""
-    kind = np.dtype(dtype).newbyteorder("<")
-    if not file.is_file() or file.stat().st_size != count * kind.itemsize:
+    number_type = np.dtype(dtype).newbyteorder("<")
+    if not file.is_file() or file.stat().st_size != count * number_type.itemsize:
         raise CourseError(
             f"{file} is missing or not of the size its header says; write the token files again."
         )
-    return np.memmap(file, dtype=kind, mode="r", shape=(count,)) if count else np.zeros(0, kind)
+    if count == 0:
+        return np.zeros(0, number_type)  # an empty file cannot be memory-mapped
+    return np.memmap(file, dtype=number_type, mode="r", shape=(count,))
 
 
 def cut_documents(starts: Ints, length: int, overlap: int = 0) -> Ints:

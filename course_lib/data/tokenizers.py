@@ -116,7 +116,7 @@ class Tokenizer:
         self.byte_level = isinstance(backend.decoder, decoders.ByteLevel)
         # T5 and ALBERT (SentencePiece) write "▁" for the space before a word: "▁the".
         self.marks_spaces = any(len(t) > 1 and t.startswith("▁") for t in backend.get_vocab())
-        self._kinds: Tensor | None = None
+        self._word_starts: Tensor | None = None  # see `words`
 
     def encode(
         self,
@@ -181,18 +181,18 @@ class Tokenizer:
         Returns:
             Int of the same shape; -1 at special tokens.
         """
-        if self._kinds is None:
+        if self._word_starts is None:
             # For each token of the vocabulary: 1 if it starts a word ([UNK] does), 0 if it
             # continues one, -1 if it is a special token. This is computed once.
-            kinds = [int(self._starts_word(t)) for t in self.tokens(range(self.vocab.size))]
+            flags = [int(self._starts_word(t)) for t in self.tokens(range(self.vocab.size))]
             for i in set(self.vocab.special) - {self.vocab.unk}:
-                kinds[i] = -1
-            self._kinds = torch.tensor(kinds)
-        kinds_here = self._kinds[ids]
-        outside = kinds_here == -1
+                flags[i] = -1
+            self._word_starts = torch.tensor(flags)
+        flags_here = self._word_starts[ids]
+        outside = flags_here == -1
         # The first token of a text starts a word, however it is spelled.
         is_first = torch.cat([torch.ones_like(outside[..., :1]), outside[..., :-1]], dim=-1)
-        starts = (kinds_here == 1) | (is_first & ~outside)
+        starts = (flags_here == 1) | (is_first & ~outside)
         return (starts.cumsum(-1) - 1).masked_fill(outside, -1)
 
     def save(self, path: str | Path, *, segments: bool = False) -> Path:
@@ -358,7 +358,7 @@ def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> 
     backend.post_processor = processors.TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
         pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
-        special_tokens=[(cls, 2), (sep, 3)],
+        special_tokens=[(cls, 2), (sep, 3)],  # their ids, by their order in WORDPIECE_SPECIALS
     )
     backend.add_special_tokens(list(WORDPIECE_SPECIALS))
     return Tokenizer(backend)
@@ -464,7 +464,7 @@ def _learning(size: int, alphabet: list[str], specials: Iterable[str]) -> dict[s
     """The options that the trainers of WordPiece and BPE share."""
     return {
         "vocab_size": size,
-        "min_frequency": 2,
+        "min_frequency": 2,  # a pair of tokens is joined if it occurs at least twice
         "show_progress": False,
         "initial_alphabet": alphabet,
         "special_tokens": list(specials),
@@ -492,10 +492,10 @@ def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], int | None]
         if file.name == "tokenizer.json" and tokenizer_settings.disputed(settings, backend):
             backend = _opened_by_transformers(folder, "AutoTokenizer", settings.values)
     elif (path / "vocab.txt").is_file() or (path / "vocab.json").is_file():
-        kind = "BertTokenizerFast" if (path / "vocab.txt").is_file() else "GPT2TokenizerFast"
+        class_name = "BertTokenizerFast" if (path / "vocab.txt").is_file() else "GPT2TokenizerFast"
         if (path / "config.json").is_file():
-            kind = "AutoTokenizer"
-        backend = _opened_by_transformers(path, kind, settings.values)
+            class_name = "AutoTokenizer"
+        backend = _opened_by_transformers(path, class_name, settings.values)
     else:
         raise CourseError(
             f"{path} holds no tokenizer (tokenizer.json, vocab.txt, or vocab.json with merges.txt)."
@@ -504,18 +504,18 @@ def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], int | None]
 
 
 def _opened_by_transformers(
-    folder: Path, kind: str, settings: Mapping[str, Any]
+    folder: Path, class_name: str, settings: Mapping[str, Any]
 ) -> tokenizers.Tokenizer:
     """Open a folder by the library transformers, which knows the rules of each family of models.
 
     Args:
         folder: the folder with the tokenizer's files.
-        kind: the name of transformers' class for it.
+        class_name: the name of transformers' class for it.
         settings: the fields of tokenizer_config.json.
     """
     import transformers
 
-    opened: Any = getattr(transformers, kind).from_pretrained(folder)
+    opened: Any = getattr(transformers, class_name).from_pretrained(folder)
     backend: tokenizers.Tokenizer = opened.backend_tokenizer
     cleans_up = settings.get("clean_up_tokenization_spaces")
     if cleans_up and isinstance(backend.model, models.Unigram):

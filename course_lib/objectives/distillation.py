@@ -34,6 +34,7 @@ def soft_loss(
     target = (teacher.detach().float() / temperature).log_softmax(-1)  # N V
     log_probabilities = (student.float() / temperature).log_softmax(-1)
     divergence = F.kl_div(log_probabilities, target, reduction="sum", log_target=True)
+    # The part of a batch may have no target (N = 0). Then the sum is 0, and so is the loss.
     return divergence * temperature**2 / max(1, len(target))
 
 
@@ -75,6 +76,7 @@ def attention_loss(
     scores = student.masked_fill(~visible, 0).float()
     target = teacher.masked_fill(~visible, 0).detach().float()
     squares = (scores - target).square().sum(-1)  # B H T
+    # A query at padding may see no key. `_mean` leaves it out, but 0 / 0 would be nan.
     per_query = squares / visible.sum(-1).clamp(min=1)
     return _mean(per_query.mean(1), attention_mask)
 

@@ -84,9 +84,10 @@ def choose_units(units: Tensor, allowed: Tensor, rate: float, rng: torch.Generat
     Returns:
         Bool[B T], True at all allowed tokens of the chosen units.
     """
-    width = int(units.max()) + 1 if units.numel() else 1
+    # W, the number of units. It is at least 1, for a batch may have no unit at all.
+    width = max(1, int(units.max()) + 1) if units.numel() else 1
     inside = units.clamp(min=0)  # special tokens have the number -1; they are never allowed
-    present = torch.zeros(len(units), max(width, 1), dtype=torch.bool, device=units.device)  # B W
+    present = torch.zeros(len(units), width, dtype=torch.bool, device=units.device)  # B W
     present.scatter_reduce_(1, inside, allowed, reduce="amax")
     # Each unit draws a number below 1, and the units with the smallest numbers are chosen. Units
     # that are not in the row get a larger number, so they come last.

@@ -142,11 +142,12 @@ def segment_pairs(
     non_empty = _for_pairs(documents)
     rows = []
     for number, document in enumerate(non_empty):
-        sentences = _cut(document, frame.room - 1)
+        sentences = _cut(document, frame.room - 1)  # one token is left for the second part
         first = 0  # the number of the sentence that the next row starts with
         while first < len(sentences):
             room = frame.room
             if _draw(rng, 1000) < 1000 * short:
+                # At least 2 tokens, one for each part.
                 room = 2 + _draw(rng, frame.room - 1)
             fitting = _fitting(sentences[first:], room)
             cut = 1 + _draw(rng, fitting - 1) if fitting > 1 else 1
@@ -202,11 +203,13 @@ def nsp_pairs(
 
 def _draw(rng: torch.Generator, below: int) -> int:
     """A random number from 0 to `below` - 1."""
+    # The remainder of a number that is so much larger than `below` is as good as uniform.
     return int(torch.randint(2**62, (1,), generator=rng)) % below
 
 
 def _another(number: int, count: int, rng: torch.Generator) -> int:
     """The number of a random document, but not this one."""
+    # Go 1 to count - 1 documents further; after the last one comes the first.
     return (number + 1 + _draw(rng, count - 1)) % count
 
 
