@@ -243,7 +243,8 @@ def span_corruption(
     spans = []
     for start, stop in ordinary_runs(ids, vocab):
         total = stop - start
-        covered = min(rounded_share(total, rate), max(total - 1, 0))  # tokens in spans
+        # The number of tokens in spans. At least one token stays, even with a rate of 1.
+        covered = min(rounded_share(total, rate), max(total - 1, 0))
         # total - covered tokens stay, so there are that many gaps, plus one, for the spans.
         span_count = min(max(1, round(covered / mean)), covered, total - covered + 1)
         lengths = _random_partition(covered, span_count, rng)
@@ -294,10 +295,11 @@ def mark_spans(
         raise CourseError(
             f"{len(spans)} spans need {len(spans) + 1} sentinels; there are {len(sentinels)}."
         )
-    markers = ids.new_tensor(list(sentinels))[:, None]  # S 1
+    markers = ids.new_tensor(list(sentinels))[:, None]  # S 1, so that `cat` can join each one
     input_parts = []
     target_parts = []
     done = 0  # tokens of `ids` that the parts contain so far
+    # Not strict: there are more sentinels than spans.
     for marker, (start, length) in zip(markers, sorted(spans), strict=False):
         input_parts += [ids[done:start], marker]
         target_parts += [marker, ids[start : start + length]]

@@ -123,6 +123,7 @@ def mask_tokens(
     sampler = tokens() if spans is None else spans
     chosen, draws = sampler(maskable, words, rate, rng)
 
+    # A random token is drawn for every position, and used at those that `randomized` selects.
     text_tokens = is_text.nonzero().squeeze(1)
     numbers = torch.randint(len(text_tokens), rows.shape, generator=rng, device=ids.device)
     random_ids = text_tokens[numbers]  # B T

@@ -79,6 +79,8 @@ class Processes:
 
     def barrier(self) -> None:
         """Wait until all processes have come here, for two days if necessary."""
+        # The usual barrier has the time limit of its group, ten minutes on GPUs. This one takes a
+        # limit, but only a group of the backend gloo has it.
         if self.world > 1:
             dist.monitored_barrier(dist.new_group(backend="gloo", timeout=TIMEOUT), TIMEOUT)
 
@@ -98,6 +100,7 @@ def join(device: torch.device) -> tuple[Processes, torch.device]:
 
     state = PartialState(cpu=device.type == "cpu")
     sharded = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    # A device with a number ("cuda:1"), or the CPU, is the user's choice for all processes.
     is_given = device.type == "cpu" or device.index is not None
     own_device = device if is_given else state.device
     return Processes(state.process_index, state.num_processes, sharded), own_device

@@ -49,7 +49,8 @@ class Guard:
         self.looks_rarely = device.type in ASYNCHRONOUS and is_fused and not sharded
         self.optimizer = optimizer
         self.saved = saved
-        # Loss, norm and number of the newest step, or of the first bad step if there was one.
+        # Loss, norm and number of the newest step, or of the first bad step if there was one. They
+        # are on the device, so that noting them does not wait for it.
         self.figures = torch.zeros(3, device=device)
 
     def check(self, step: int, loss: Tensor, grad_norm: Tensor, *, look: bool = False) -> None:
@@ -64,6 +65,7 @@ class Guard:
         Raises:
             CourseError: the guard looked, and this step or one since its last look was not finite.
         """
+        # Once a step was bad, `figures` keeps that step.
         newest = torch.stack((loss, grad_norm, torch.full_like(loss, step)))
         self.figures = newest.where(self.figures.isfinite().all(), self.figures)
         if self.looks_rarely:

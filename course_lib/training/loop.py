@@ -277,7 +277,8 @@ class _Run:
 
     def steps(self) -> Iterator[tuple[int, Iterator[Part], int]]:
         """For each step: its number from 1, the parts of its batch, and the batch's real tokens."""
-        ready = self.feed.of_steps(range(self.done, self.config.steps))  # batches count from 0
+        # Steps count from 1 and batches from 0: the updates so far used the batches below `done`.
+        ready = self.feed.of_steps(range(self.done, self.config.steps))
         for step, (parts, tokens) in enumerate(ready, start=self.done + 1):
             if not self.model.training:  # the caller may have called eval() between two steps
                 self.model.train()
