@@ -151,7 +151,8 @@ class StreamBatches(BatchSource):
 
     def _cut(self, sentences: int, rng: torch.Generator) -> int:
         """Number of sentences in the first half; all of them if the document is not cut."""
-        # We always draw twice, so that one document does not change the draws of the next.
+        # We always draw twice, so that one document does not change the draws of the next. With a
+        # share of 0.0 (or None) no draw is small enough, and no document is cut.
         draw = torch.rand(2, generator=rng)
         stays_whole = sentences < 2 or float(draw[0]) >= (self.pairs or 0.0)
         if stays_whole:

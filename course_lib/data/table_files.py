@@ -43,9 +43,9 @@ csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is less
 def read_table(path: Path, user_map: ColumnMap | None = None) -> Iterator[Located]:
     """Read a table of comma- or tab-separated values: each line is a record.
 
-    The column names are those of the header. Published files without a header, such as SST-2's,
-    get the names that formats.py has for them. If the user says that there is no header, the
-    columns are called "0", "1", and so on.
+    The column names are those of the header. A published file without a header gets the names of
+    its format: CoLA's columns become source, label, mark, sentence. If the user says that there is
+    no header, the columns are called "0", "1", and so on.
 
     Args:
         path: the file.

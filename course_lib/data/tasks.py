@@ -68,8 +68,8 @@ def task(
         n: maximum number of rows, drawn at random; None returns all.
         seed: seed of the random choice of rows.
         columns: our column names -> the source's, such as {"text": "review", "label": "stars"}. It
-            is needed if formats.py does not know the source's columns. columns.py lists further
-            entries.
+            is needed if they are not those of a published format (`formats.FORMATS`). Further
+            entries say how to read the file: header, separator, quotes, no_label, class, scores.
 
     Raises:
         CourseError: the source cannot be read, or its columns are not known.

@@ -8,8 +8,9 @@ hides tokens of [CLS] a b c [SEP] and of [CLS] d [SEP], which were padded first:
     attention_mask    True at real tokens, False at padding
 
 Every corruption is a function (ids, attention_mask, rng, vocab) -> batch, and a batch is a dict of
-tensors. registry.py says which loss belongs to which corruption. Shapes: B rows, T tokens in the
-widest row. `rng` is the random generator, and `vocab` names the special tokens.
+tensors. Each one has its loss: that of `masked` is `losses.mlm` (registry.py lists all). Shapes: B
+rows, T tokens in the widest row. `rng` is the random generator, and `vocab` names the special
+tokens.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -118,7 +119,7 @@ def masked(
         vocab: the special tokens.
         rate: share of the tokens to hide.
         parts: of the hidden tokens, the shares that become [MASK], become a random token and stay.
-        spans: which tokens are hidden together, a sampler of masking.py; by default single tokens.
+        spans: which tokens are hidden together, such as `masking.ngrams()`; by default single ones.
         words: Int[B T], the number of the word that each token belongs to; needed for whole words.
 
     Returns:

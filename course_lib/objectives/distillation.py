@@ -149,7 +149,7 @@ def classification(
 
 
 def _mean(values: Float[Tensor, "B T"], attention_mask: Tensor | None) -> Tensor:
-    """The mean over real tokens."""
+    """The mean over real tokens; 0 if there is none."""
     if attention_mask is None:
         return values.mean()
     return (values * attention_mask).sum() / attention_mask.sum().clamp(min=1)

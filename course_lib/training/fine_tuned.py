@@ -76,7 +76,10 @@ def load(source: str | Path) -> FineTuned:
             " answers."
         )
     count = model.out.out_features if kind in ("single", "tagging") else None
-    names = [str(name) for name in getattr(model, "class_names", None) or range(count or 0)]
+    class_names = getattr(model, "class_names", None)
+    if not class_names:
+        class_names = range(count or 0)  # classes without names are called "0", "1", ...
+    names = [str(name) for name in class_names]
     multi_label = kind == "single" and model.multi_label
     if kind == "single" and count == 1 and not multi_label:
         count = None  # a single output is a score

@@ -102,8 +102,9 @@ def finetune(
             If it has BERT's pooler (a layer over the [CLS] vector), a classifier starts with that
             one. Or a `TaskBody`, which makes its own model for a task; then `config.pool`, `peft`
             and `on_top` cannot be used.
-        task: "train" and "test" rows, and "validation" rows if there are any. data/inputs.py lists
-            the columns of each kind of task.
+        task: "train" and "test" rows, and "validation" rows if there are any. Their columns tell
+            the kind of task: text, label; text, pair, label (two texts); tokens, labels (tagging);
+            text, choices, label; or text, pair, answer, start (question answering).
         tokenizer: the model's tokenizer.
         config: all other settings.
         peft: a function that adds a few new weights to the body, such as `peft.lora`. Only these

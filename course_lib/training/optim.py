@@ -130,9 +130,8 @@ class Muon(torch.optim.Optimizer):
         """Adam's step (Kingma and Ba 2015, algorithm 1), before the learning rate."""
         state = self.state[p]
         if not state:
-            state["step"] = torch.zeros(
-                ()
-            )  # a tensor, because only tensors are saved (run_state.py)
+            # The step is a tensor, because a saved run state keeps nothing else of an optimizer.
+            state["step"] = torch.zeros(())
             state["mean"] = torch.zeros_like(p)
             state["square"] = torch.zeros_like(p)
         state["step"] += 1
@@ -224,7 +223,7 @@ def wsd(steps: int, warmup: int = 0, decay: float = 0.2) -> Schedule:
         warmup: number of steps until the factor is 1.
         decay: share of the steps in which it falls, at the end.
     """
-    last = max(1, round(steps * decay))
+    last = max(1, round(steps * decay))  # number of steps of the decay; it is a divisor
     return lambda step: _warmup_factor(step, warmup) * min(1.0, max(0.0, (steps - step) / last))
 
 
@@ -238,7 +237,8 @@ def _progress(step: int, steps: int, warmup: int) -> float:
 
     The last step has the number `steps` - 1, so its learning rate is still above 0.
     """
-    return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))
+    decay_steps = max(1, steps - warmup)  # a short run may consist of its warm-up only
+    return min(1.0, max(0.0, (step - warmup) / decay_steps))
 
 
 # Add a new name to settings.py, too: the commands read the names there.
