@@ -119,7 +119,7 @@ def two_encoders(question: str, texts: Sequence[str]) -> Figure:
         if i > 0:  # the question's vector is compared with each text's
             right.plot([0, 0, x, x], [2.84, 3.12, 3.12, 2.84], color=GREY, lw=1.3, zorder=0)
     centred(right, 3.3, 3.36, "cosine of two vectors = score", color=INK, fontsize=12)
-    said = "texts once, beforehand; then one run a question"
+    said = "each text once, in advance; one run per question"
     centred(right, 2.475, 3.75, said, color=GREY, fontsize=12)
     left.set(xlim=(-1.2, 5.6), ylim=(-0.5, 4.0))
     right.set(xlim=(-0.95, 5.9), ylim=(-0.5, 4.0))

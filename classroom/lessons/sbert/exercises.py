@@ -1,5 +1,5 @@
-"""Lesson 15: mean pooling, cosines of all pairs, in-batch negatives, BM25. The triplet loss and the
-fusion of rankings were exercises of the second edition, and its copies still find their checks.
+"""Lesson 15: mean pooling, cosines of all pairs, in-batch negatives. The triplet loss, BM25 and the
+fusion of rankings were exercises of earlier editions, and their copies still find their checks.
 """
 
 import math
