@@ -1,7 +1,7 @@
 """docs/evidence.md: what the course's own models show, written from the records.
 
 The sentences stand in evidence.md.j2. Its numbers come from data/results by three functions: `ours`
-gives a figure with its interval, `verdict` a claim's verdict, and `why` its first statement."""
+gives a figure with its interval, `verdict` a claim's verdict, `seeds` how many runs it rests on."""
 
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,8 @@ def markdown(folder: str | Path = RESULTS) -> str:
         ours=partial(ours, folder=folder),
         verdict=partial(verdict, folder=folder),
         seeds=partial(seeds, folder=folder),
+        has=lambda name: record(name, folder) is not None,
+        planned=planned,
         cell=_cell,
     )
 
@@ -72,6 +74,12 @@ def verdict(name: str, folder: str | Path = RESULTS) -> str:
     claim(name)  # a wrong name is an error, not a missing record
     found = record(name, folder)
     return NOT_YET if found is None else found.verdict
+
+
+def planned(name: str) -> str:
+    """A sentence in place of figures that are not there yet."""
+    claim(name)
+    return f"Our own experiment, `{name}`, is planned and not run yet."
 
 
 def seeds(name: str, folder: str | Path = RESULTS) -> str:
