@@ -8,6 +8,7 @@ from math import isclose, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from classroom import course
 from classroom.records import public, rules
 from classroom.records.figures import VERDICTS, difference, figure
 from classroom.records.ledger import Claim, claim, read
@@ -224,6 +225,16 @@ def overview(folder: str | Path = RESULTS) -> list[tuple[Claim, Record | None]]:
     if not Path(folder).is_dir():
         raise CourseError(f"There is no folder {folder} of records.")
     return [(found, record(name, folder)) for name, found in read().items()]
+
+
+def link(entry: Claim) -> str:
+    """Where a lesson beside it leads for a claim: to its section, or to docs/evidence.md where its
+    own lesson has none.
+    """
+    notebook = course.NOTEBOOKS / f"{entry.lesson}.ipynb"
+    if f'<a id=\\"{entry.id}\\">' in notebook.read_text("utf-8"):
+        return f"{notebook.name}#{entry.id}"
+    return "../docs/evidence.md"
 
 
 def tally(rows: list[tuple[Claim, Record | None]]) -> str:
