@@ -18,6 +18,7 @@ Its files:
     figures.py   a measured quantity with its interval
     report.py    a record as a sentence and a table; all of them as a report
     public.py    results on public tasks
+    evidence.py  docs/evidence.md, written from all of them
 """
 # ruff: noqa: F401  the names are the package's
 

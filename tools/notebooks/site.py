@@ -26,7 +26,7 @@ DOCS = {
     "glossary": "each term in a sentence",
     "papers": "each with a line",
     "world": "the generated town",
-    "claims": "what is tested of the papers, and how",
+    "evidence": "what our models show of the papers' results",
     "teaching": "for teachers, from the release to the grades",
 }
 _LINK = re.compile(r"""<a\b([^>]*?)\bhref=(["'])([^"']*)\2([^>]*)>(.*?)</a>""", re.DOTALL)
