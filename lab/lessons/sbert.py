@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from classroom import lesson
 from classroom.town.searches import KINDS, collection
 from course_lib import zoo
 from course_lib.analysis import metrics
@@ -124,7 +125,7 @@ Shelf = tuple[Collection, dict[str, list[Ranking]]]  # with what each search fin
 def shelves(xquad: Path) -> dict[str, Shelf]:
     """The three collections, searched by words, by vectors and by both; made once a process."""
     encoders = {
-        "sbert-english": embedders.sbert_english(),
+        "sbert-english": lesson.sentence_encoder("sbert-english"),
         "MiniLM": zoo.public("minilm").sentence_encoder(),
     }
     collections = {

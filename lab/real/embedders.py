@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib import peft, zoo
+from classroom import lesson
+from course_lib import zoo
 from course_lib.data.embedders import Embedder, SentenceEncoder, WordAverage
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.families.sentence import Sentence
@@ -30,15 +31,6 @@ class TokenAverage:
         return torch.stack([self.table(torch.tensor(row)).mean(0) for row in rows])
 
 
-def sbert_english() -> SentenceEncoder:
-    """`bert-english` with the LoRA matrices that learned from neighbours and from STS-B."""
-    model, tokenizer, _ = zoo.load("bert-english")
-    folder = zoo.FOLDER.parent / "adapters" / "sbert-english"
-    layout = {"model_type": "megatron-bert", "architecture": "MegatronBertModel"}
-    sentence = peft.load_pretrained(Sentence(model.stack), folder, **layout)
-    return SentenceEncoder(sentence.eval(), tokenizer)
-
-
 def of_sentences() -> dict[str, Embedder]:
     """The embedders by their name in the figures."""
     model, tokenizer, _ = zoo.load("bert-english")
@@ -48,6 +40,6 @@ def of_sentences() -> dict[str, Embedder]:
         "mean": SentenceEncoder(Sentence(model.stack, "mean"), tokenizer),
         "input rows": TokenAverage(model.stack.embed.tokens, tokenizer),
         "skip-gram": WordAverage(vectors.numbers, vectors.matrix),
-        "sbert-english": sbert_english(),
+        "sbert-english": lesson.sentence_encoder("sbert-english"),
         "MiniLM": zoo.public("minilm").sentence_encoder(),
     }

@@ -18,20 +18,20 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from gensim.parsing.porter import PorterStemmer  # type: ignore[import-untyped]
 from torch import nn
 
 from classroom.records.record import RESULTS
 from course_lib import data, peft, zoo
 from course_lib.analysis.retrieval import How, Index
 from course_lib.analysis.sts import sts
-from course_lib.data.embedders import Embedder, SentenceEncoder, words
+from course_lib.data.embedders import Embedder, SentenceEncoder
 from course_lib.data.text_batches import TextBatches
 from course_lib.families import sentence as sentences
 from course_lib.files import write_json
 from course_lib.generation import prompting
 from course_lib.objectives.losses import Batch
 from lab.engine.lab import fit, linear_config
+from lab.real.search import stems
 
 ENDS = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)\s+(?=[A-Z\"'])")
 # words of a sentence; letters of a paragraph before a question
@@ -40,7 +40,6 @@ DATA = (
     "neighbouring sentences of openly licensed English and the training part of STS-B; neither is"
     " in the course"
 )
-STEMMER = PorterStemmer()
 
 
 def neighbours(corpus: str, seed: int = 0) -> Iterator[dict[str, Any]]:
@@ -71,11 +70,7 @@ def search(
     (Sachan et al. 2022)."""
 
     def said(texts: list[str]) -> list[str]:
-        return (
-            [" ".join(STEMMER.stem(word) for word in words(text)) for text in texts]
-            if stem
-            else texts
-        )
+        return stems(texts) if stem else texts
 
     paragraphs = list(dict.fromkeys(questions["pair"]))
     index = Index(said(paragraphs), embedder=embedder)
