@@ -8,6 +8,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     drawings.py     token boxes, BERT's inputs and heads, blocks and stacks
     models.py       whole models, drawn from their configuration
     sentences.py    sentence vectors: pooling, a batch as a matrix, a map; what a search finds
+    subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
     course_map.py   the lessons and what builds on what; ten years of models
@@ -59,5 +60,6 @@ from classroom.figures.sentences import (
     sentence_map,
     two_encoders,
 )
+from classroom.figures.subwords import coloured, cuts, lattice, merge_tree
 from classroom.figures.tables import boxes, table
 from classroom.figures.trees import Option, search_tree

@@ -38,6 +38,7 @@ SPECIAL = {
     "[MASK]",
     "[PAD]",
     "[UNK]",
+    "<unk>",
     "<|pad|>",
     "<|endoftext|>",
     "Start",
@@ -66,7 +67,7 @@ def tokens(
         width: characters a line.
     """
     named = dict(rows) if isinstance(rows, Mapping) else {"": rows}
-    lines = [[_named_tint(token) for token in line] for line in named.values()]
+    lines = [[named_tint(token) for token in line] for line in named.values()]
     columns = [max(len(text) for text, _ in column) for column in zip(*lines, strict=False)]
     if len({*map(len, lines)}) > 1:
         columns = []
@@ -215,7 +216,7 @@ def gpt1_inputs() -> Figure:
     decoder.
     """
     examples = {
-        task: [[_named_tint(token) for token in line] for line in lines]
+        task: [[named_tint(token) for token in line] for line in lines]
         for task, lines in GPT1.items()
     }
     every = [line for lines in examples.values() for line in lines]
@@ -308,7 +309,8 @@ def _box(
     centred(axes, left + width / 2, y - 0.02, text.replace("$", r"\$"), fontsize=13, **look)
 
 
-def _named_tint(token: Token) -> tuple[str, str]:
+def named_tint(token: Token) -> tuple[str, str]:
+    """A token with its tint: the given one, else dark for a special token and plain for others."""
     if isinstance(token, tuple):
         return token
     return token, "dark" if token in SPECIAL else "plain"

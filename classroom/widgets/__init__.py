@@ -29,6 +29,7 @@ from classroom.widgets.games import (
 from classroom.widgets.player import (
     PlayerFrame,
     masking,
+    merging,
     next_words,
     player,
     samples,

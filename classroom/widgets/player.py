@@ -192,3 +192,46 @@ def soft_targets(
         frames.append(PlayerFrame(f"temperature {temperature:g}", body, text))
     line = boxes((token, "blue" if place == at else "plain") for place, token in enumerate(tokens))
     return player(frames, title, above=line)
+
+
+def merging(counts: Mapping[str, int], merges: Mapping[tuple[str, str], int]) -> Html:
+    """The merges of byte-pair encoding on a few words, one frame each.
+
+    Args:
+        counts: word -> how often it occurs.
+        merges: pair -> its place in the order of learning, as the student's function found them.
+    """
+    words = {tuple(word): n for word, n in counts.items()}
+    frames = [_merged(f"Before: letters only, {_length(words)} symbols in the text", words, "")]
+    for number, pair in enumerate(sorted(merges, key=lambda pair: merges[pair]), 1):
+        before = _length(words)
+        words = {_join(word, pair): n for word, n in words.items()}
+        a, b = pair
+        told = f"Merge {number}: {a} and {b} stood together {before - _length(words)} times"
+        frames.append(_merged(f"{told}; {_length(words)} symbols are left", words, a + b))
+    return player(frames, "Byte-pair encoding, merge by merge")
+
+
+def _length(words: Mapping[tuple[str, ...], int]) -> int:
+    return sum(n * len(word) for word, n in words.items())
+
+
+def _join(word: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
+    """The word with every occurrence of the pair joined, from left to right."""
+    out: list[str] = []
+    i = 0
+    while i < len(word):
+        here = word[i : i + 2] == pair
+        out.append("".join(pair) if here else word[i])
+        i += 2 if here else 1
+    return tuple(out)
+
+
+def _merged(title: str, words: Mapping[tuple[str, ...], int], new: str) -> PlayerFrame:
+    """A frame of words as boxes: the new symbol yellow, older joined ones blue."""
+    rows = []
+    for word in words:
+        tints = ["plain" if len(s) == 1 else "yellow" if s == new else "blue" for s in word]
+        line = boxes(zip(word, tints, strict=True))
+        rows.append(f'<div style="display:inline-block;width:19em;max-width:100%">{line}</div>')
+    return PlayerFrame(title, "".join(rows), "  ".join(" ".join(word) for word in words))

@@ -1,4 +1,4 @@
-"""Lesson 05: byte-pair encoding; the longest match, the most probable split, bits per byte."""
+"""Lesson 05: byte-pair encoding, the longest match, the most probable split."""
 
 import math
 from collections import Counter
@@ -71,9 +71,9 @@ def merge_pair(symbols: Sequence[str], pair: Pair) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _greedy(word: str, merges: Sequence[Pair]) -> list[str]:
-    """The longest piece of the vocabulary from the left, again and again."""
-    known, text, out = {"".join(pair) for pair in merges}, word + "·", []
+def _greedy(word: str, merges: Mapping[Pair, int]) -> list[str]:
+    """The longest token of the vocabulary from the left, again and again."""
+    known, text, out = {"".join(pair) for pair in merges}, word, []
     while text:
         size = next((n for n in range(len(text), 1, -1) if text[:n] in known), 1)
         out.append(text[:size])
@@ -81,9 +81,9 @@ def _greedy(word: str, merges: Sequence[Pair]) -> list[str]:
     return out
 
 
-def _leftmost(word: str, merges: Sequence[Pair]) -> list[str]:
+def _leftmost(word: str, merges: Mapping[Pair, int]) -> list[str]:
     """Whatever known pair stands furthest left, whenever it was learned."""
-    symbols = [*word, "·"]
+    symbols = [*word]
     while (
         at := next((i for i, p in enumerate(pairwise(symbols)) if p in merges), None)
     ) is not None:
@@ -91,30 +91,39 @@ def _leftmost(word: str, merges: Sequence[Pair]) -> list[str]:
     return symbols
 
 
-_MERGES = [
+def _places(*merges: Pair) -> dict[Pair, int]:
+    return {pair: i for i, pair in enumerate(merges)}
+
+
+_MERGES = _places(
     ("a", "k"),
     ("i", "n"),
     ("in", "g"),
-    ("ing", "·"),
     ("b", "ak"),
     ("k", "e"),
     ("ak", "e"),
-    ("e", "·"),
-]
-_CROSSING = [("b", "c"), ("a", "b"), ("ab", "c"), ("c", "d"), ("bc", "d")]
+    ("Ġ", "b"),
+    ("ak", "ing"),
+    ("Ġb", "ak"),
+)
+_CROSSING = _places(("b", "c"), ("a", "b"), ("ab", "c"), ("c", "d"), ("bc", "d"))
+# The numbers decide, not the order of the dictionary.
+_SHUFFLED = {("a", "b"): 2, ("b", "c"): 0, ("a", "bc"): 1, ("c", "d"): 3}
 
 
 @exercise(
-    [(word, _MERGES) for word in ("baking", "bake", "akak", "king", "inin", "x", "lingering")]
+    [(word, _MERGES) for word in ("Ġbaking", "Ġbake", "akak", "king", "inin", "x", "lingering")]
     + [(word, _CROSSING) for word in ("abc", "abcd", "bcd")]
-    # the pair furthest left is not the longest piece
-    + [("xyz", [("y", "z"), ("x", "yz"), ("x", "y")])],
+    + [(word, _SHUFFLED) for word in ("abc", "abcd")]
+    # the pair furthest left is not the longest token
+    + [("xyz", _places(("y", "z"), ("x", "yz"), ("x", "y")))],
 )
-def bpe_encode(word: str, merges: Sequence[Pair]) -> list[str]:
-    """The list of pieces: letters and the end mark "·", then the merges, earliest learned first."""
-    symbols: tuple[str, ...] = (*word, "·")
-    for pair in merges:
-        symbols = merge_pair.reference(symbols, pair)
+def bpe_encode(word: str, merges: Mapping[Pair, int]) -> list[str]:
+    """The list of tokens: the letters, then the merges, those with the lowest number first."""
+    symbols: tuple[str, ...] = tuple(word)
+    while known := [pair for pair in pairwise(symbols) if pair in merges]:
+        first = min(known, key=lambda pair: merges[pair])
+        symbols = merge_pair.reference(symbols, first)
     return list(symbols)
 
 
@@ -164,7 +173,7 @@ _WORDS = [
 
 @exercise([(word, _VOCAB) for word in _WORDS])
 def wordpiece_encode(word: str, vocab: set[str]) -> list[str]:
-    """The list of pieces: the longest piece that fits, "##" inside a word, ["[UNK]"] if none
+    """The list of tokens: the longest token that fits, "##" inside a word, ["[UNK]"] if none
     fits.
     """
     out: list[str] = []
@@ -226,7 +235,7 @@ _STEEP = {"a": -0.1, "b": -0.1, "ab": -5.0, "aba": -1.0}
     ],
 )
 def best_split(word: str, log_p: Mapping[str, float]) -> list[str]:
-    """The list of pieces that spell the word, with the greatest sum of `log_p`."""
+    """The list of tokens that spell the word, with the greatest sum of `log_p`."""
     best: list[tuple[float, list[str]]] = [(0.0, [])]
     for end in range(1, len(word) + 1):
         options = [
@@ -236,11 +245,3 @@ def best_split(word: str, log_p: Mapping[str, float]) -> list[str]:
         ]
         best.append(max(options, key=itemgetter(0), default=(-math.inf, [])))
     return best[-1][1]
-
-
-@exercise(
-    [(2.0, 4, "the mill stood still"), (3.5, 7, "naïve café 🙂"), (0.5, 30, "日本語のテキスト")]
-)
-def bits_per_byte(loss: float, tokens: int, text: str) -> float:
-    """Bits of the whole text over its UTF-8 bytes; loss in nats, the mean of a token."""
-    return loss * tokens / math.log(2) / len(text.encode())

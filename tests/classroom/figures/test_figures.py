@@ -5,7 +5,7 @@ named.
 import base64
 import re
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +36,8 @@ BAND = {"a": ([2.0, 1.0], [4.0, 3.0])}
 GROUPS = {"SST": {"a": 1.0, "b": [2.0, 3.0]}, "CoLA": {"a": 2.0}}
 SKILL = {"name": [0.0, 0.1, 0.9]}
 LINES = {"input": ["a", ("[MASK]", "orange")], "labels": [".", "cat"]}
+MERGES = {("a", "b"): 0, ("c", "ab"): 1}
+SHARES = {"a": -1.0, "b": -2.0, "c": -1.0, "ab": -1.5, "bc": -4.0}
 ARROWS = {"one": {"q": torch.tensor([0.0, 1.0])}, "two": {"q": [1, 0], "k": [0, -1]}}
 
 FIGURES: dict[str, Callable[[], Any]] = {
@@ -56,6 +58,8 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "histogram": lambda: figures.histogram({"d": torch.randn(50), "e": torch.randn(9)}),
     "tokens": lambda: figures.tokens(WORDS * 6),
     "tokens in rows": lambda: figures.tokens(LINES),
+    "merge_tree": lambda: figures.merge_tree("abcab", MERGES),
+    "lattice": lambda: figures.lattice("abc", SHARES, ["ab", "c"]),
     "bert_input": lambda: figures.bert_input(
         ["[CLS]", "a", "[SEP]", "b", "[SEP]"], [0, 0, 0, 1, 1]
     ),
@@ -348,3 +352,33 @@ def test_a_duel_shows_the_largest_differences_on_both_sides() -> None:
     )
     lines = [line.split() for line in repr(shown).splitlines()[1:]]
     assert lines == [["two", "3", "1"], ["one", "1", "3"]]
+
+
+def test_neighbouring_tokens_have_two_colours_and_special_ones_are_dark() -> None:
+    tokens = [*"abcdefgh", "[UNK]", "<unk>"]
+    tints = [tint for _, tint in figures.coloured(tokens)]
+    assert all(a != b for a, b in pairwise(tints[:9]))
+    assert tints[8:] == ["dark", "dark"] and "dark" not in tints[:8]
+
+
+def test_cuts_count_the_tokens_and_escape_them() -> None:
+    cut = figures.cuts({"<b>": ["<i>", "x"], "one": ["x"]})
+    assert cut.text == "<b>: 2 tokens\n  <i> | x\none: 1 token\n  x"
+    assert "<i>" not in cut.html and "&lt;i&gt;" in cut.html
+
+
+def test_the_merge_tree_joins_what_was_learned_first() -> None:
+    tree = figures.merge_tree("abcab", MERGES)
+    said = [text.get_text() for text in tree.axes[0].texts]
+    # five letters, ab twice by merge 1, then cab by merge 2
+    assert sorted(said) == sorted([*"abcab", "ab", "1", "ab", "1", "cab", "2"])
+    thick = [patch for patch in tree.axes[0].patches if patch.get_linewidth() > 1.5]
+    assert len(thick) == 2  # the tokens ab and cab
+
+
+def test_the_lattice_has_an_arc_for_each_token_that_fits() -> None:
+    drawn = figures.lattice("abc", SHARES, ["ab", "c"]).axes[0]
+    thick = [line for line in drawn.lines if line.get_linewidth() > 3]
+    assert [(line.get_xdata()[0], line.get_xdata()[-1]) for line in thick] == [(0, 2), (2, 3)]
+    labels = {text.get_text().split()[0] for text in drawn.texts if " " in text.get_text()}
+    assert labels == set(SHARES)

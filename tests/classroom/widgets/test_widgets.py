@@ -87,6 +87,7 @@ WIDGETS: dict[str, Callable[[], figures.Html]] = {
     "word_map": lambda: widgets.word_map(
         torch.eye(3)[:, :2], ["bank", BAD, "river"], {"bank": [("river", 0.5)]}
     ),
+    "merging": lambda: widgets.merging({BAD: 2}, {(BAD[0], BAD[1]): 0}),
     "word_steps": lambda: widgets.word_steps({"one": [(BAD, "plain")]}, BAD),
 }
 
@@ -245,3 +246,13 @@ def test_an_installed_package_has_the_templates_and_scripts(room: str) -> None:
     assert {f"assets/*{suffix}" for suffix in assets} == set(
         setup["package-data"][f"classroom.{room}"]
     )
+
+
+def test_merging_joins_one_pair_a_frame_in_the_order_of_learning() -> None:
+    played = widgets.merging({"aab": 2, "ab": 1}, {("a", "ab"): 1, ("a", "b"): 0}).text
+    assert [line.partition(" | ")[2] for line in played.splitlines()[1:]] == [
+        "a a b  a b",
+        "a ab  ab",
+        "aab  ab",
+    ]
+    assert "Merge 1: a and b stood together 3 times; 5 symbols are left" in played
