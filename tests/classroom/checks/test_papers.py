@@ -159,14 +159,14 @@ def test_merges_by_hand_are_the_librarys_ties_included() -> None:
         checks.exercises()["merge_pair"].reference,
     )
     counts = {
-        "bake·": 6,
-        "baker·": 5,
-        "bakes·": 3,
-        "baking·": 8,
-        "make·": 9,
-        "maker·": 2,
-        "waking·": 4,
-        "taken·": 4,
+        "Ġbake": 6,
+        "Ġbaker": 5,
+        "Ġbakes": 3,
+        "Ġbaking": 8,
+        "Ġmake": 9,
+        "Ġmaker": 2,
+        "Ġwaking": 4,
+        "Ġtaken": 4,
     }
     words: Any = {tuple(word): n for word, n in counts.items()}
     rank = {letter: i for i, letter in enumerate(sorted(set("".join(counts))))}
@@ -182,6 +182,7 @@ def test_merges_by_hand_are_the_librarys_ties_included() -> None:
         text, trainers.BpeTrainer(vocab_size=letters + 12, show_progress=False)
     )
     assert [tuple(pair) for pair in json.loads(library.to_str())["model"]["merges"]] == merges
-    pieces = answer("bpe_encode", "shaken", merges)
-    # it drops the h
-    assert library.encode("shaken·").tokens == [piece for piece in pieces if piece != "h"]
+    numbers = {pair: number for number, pair in enumerate(merges)}
+    tokens = answer("bpe_encode", "Ġshaken", numbers)
+    # the library drops the h, which it has not learned
+    assert library.encode("Ġshaken").tokens == [token for token in tokens if token != "h"]
