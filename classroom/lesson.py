@@ -178,3 +178,17 @@ def sentence_folder(name: str, new: Path) -> Path:
     layout = {"model_type": "megatron-bert", "architecture": "MegatronBertModel"}
     zoo.save_pretrained(encoder.model, new, tokenizer=encoder.tokenizer, **layout)
     return new
+
+
+def transformers_folder(name: str, new: Path) -> Path:
+    """A folder that the library transformers opens, of the model of this name.
+
+    A public model and a folder have one. Of any other model one is written to `new`.
+    """
+    if name in public_models.MODELS:
+        return zoo.public(name).folder
+    if Path(name).exists():
+        return Path(name)
+    model, tokenizer, _ = zoo.open_model(name)
+    zoo.save_pretrained(model, new, tokenizer=tokenizer)
+    return new

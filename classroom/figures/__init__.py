@@ -11,6 +11,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
+    probes.py       a probe at each layer, lines over the layers
     course_map.py   the lessons and what builds on what; ten years of models
     tables.py       tables of rows, papers' figures beside ours
     live.py         a training watched as it runs
@@ -52,6 +53,7 @@ from classroom.figures.maps import (
 )
 from classroom.figures.models import Tower, model, tower
 from classroom.figures.parse import annotations, head_arcs
+from classroom.figures.probes import layer_lines, probe_layers
 from classroom.figures.sentences import (
     batch_matrix,
     duel,

@@ -173,7 +173,7 @@ def _below(
 
 
 PIXELS, BETWEEN, ARC_HEIGHT = 9.4, 20, 26  # of a letter, between words, of an arc
-RELATIONS = {"governor": BLUE, "dependent": GREEN, "neither": ORANGE}
+RELATIONS = {"governor": BLUE, "dependent": GREEN, "neither": ORANGE, "unparsed": BLUE}
 
 
 @styled
@@ -182,7 +182,8 @@ def head_arcs(
 ) -> Figure:
     """One head over one sentence: above in grey the parse, from each word to its governor; below
     where the head looks, from each word to the other one that gets its largest weight. Blue: its
-    governor; green, dashed: a dependent of its own; orange, dotted: neither.
+    governor; green, dashed: a dependent of its own; orange, dotted: neither. Without any governor
+    there is no parse, and all arcs are blue.
 
     weights: [W W], attention between words. governors: of each word the place of its governor, -1
     at the root."""
@@ -213,12 +214,13 @@ def head_arcs(
                 "-",
                 1.2,
             )
-    dashes = {"governor": "-", "dependent": (0, (4, 1.5)), "neither": (0, (1, 1.2))}
+    dashes = {"dependent": (0, (4, 1.5)), "neither": (0, (1, 1.2))}
     for i, j in enumerate(looked):
         kind = relation(i, j, governors)
         thick = 1.2 + 2.4 * float(matrix[i, j])
         height = -arc_height(middles, i, j)
-        _arc(axes, middles[i], middles[j], -16, height, RELATIONS[kind], dashes[kind], thick)
+        dash = dashes.get(kind, "-")
+        _arc(axes, middles[i], middles[j], -16, height, RELATIONS[kind], dash, thick)
     if title:
         figure.text(0.01, 0.995, title, ha="left", va="top", fontsize=13)
     return figure
@@ -245,6 +247,8 @@ def largest_other(matrix: Any) -> list[int]:
 
 def relation(word: int, looked: int, governors: Sequence[int]) -> str:
     """What the other word is to this one, a key of `RELATIONS`."""
+    if max(governors) < 0:
+        return "unparsed"
     if governors[word] == looked:
         return "governor"
     return "dependent" if governors[looked] == word else "neither"

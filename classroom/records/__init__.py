@@ -8,6 +8,8 @@ records.beside("bert-size", {...})    # chosen ones, as a lesson shows them
 records.recorded("bert-size", "...")  # one of them, with its interval
 records.by_seed("bert-size", {...})   # the values of all seeds, for bars with intervals
 records.percent([True, False])        # a share of right answers, with its interval
+records.share(0.5, 80)                # the same of a share that is known
+records.mean([0.1, 0.3])              # a mean with its interval
 records.public_table(records.public_records())  # public tasks, as far as they are recorded
 
 Its files:
@@ -26,4 +28,13 @@ from classroom.records.figures import Figure, Figures, Verdict
 from classroom.records.ledger import Claim, claim, of_lesson
 from classroom.records.public import compared, public_records, public_table
 from classroom.records.record import Record, record
-from classroom.records.report import beside, by_seed, live, percent, recorded, summary
+from classroom.records.report import (
+    beside,
+    by_seed,
+    live,
+    mean,
+    percent,
+    recorded,
+    share,
+    summary,
+)

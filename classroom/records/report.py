@@ -154,6 +154,26 @@ def percent(right: Sequence[bool]) -> tuple[float, float, float]:
     return 100 * share, max(0.0, 100 * (middle - half)), min(100.0, 100 * (middle + half))
 
 
+def share(found: float, n: int) -> tuple[float, float, float]:
+    """`percent` of a share of n that is known already, from 0 to 1.
+
+    >>> share(0.19, 100) == percent([True] * 19 + [False] * 81)
+    True
+    """
+    return percent([number < round(found * n) for number in range(n)])
+
+
+def mean(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean of values and the ends of its 95% interval (Student's t).
+
+    >>> mean([1.0, 2.0, 3.0])
+    (2.0, -0.48..., 4.48...)
+    """
+    found = figure(values)
+    low, high = found.interval or (found.mean, found.mean)
+    return found.mean, low, high
+
+
 def by_seed(
     name: str,
     rows: Mapping[str, Sequence[str]],

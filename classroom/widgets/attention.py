@@ -132,9 +132,10 @@ def head_player(
         words=list(zip(words, middles, strict=True)),
         arcs=drawn[shown],
     )
-    told = [
-        f"{words[i]} > {words[j]} ({SAYS[kind]})" for i, (j, _, kind, _) in enumerate(drawn[shown])
-    ]
+    told = []
+    for i, (j, _, kind, _) in enumerate(drawn[shown]):
+        said = f" ({SAYS[kind]})" if kind in SAYS else ""
+        told.append(f"{words[i]} > {words[j]}{said}")
     return Html(html, f"{title}\n  head {name}: {', '.join(told)}")
 
 

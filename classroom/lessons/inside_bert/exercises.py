@@ -1,5 +1,5 @@
 """Lesson 11: attention between words, the governor that a head finds, the best fixed distance, a
-control task's labels, the last four layers as features."""
+control task's labels."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -129,13 +129,3 @@ def control_labels(words: Sequence[str], labels: Sequence[Any], rng: Generator) 
         for word in dict.fromkeys(words)
     }
     return [table[word] for word in words]
-
-
-@exercise(lambda g: [(normal(g, 7, 5, 3),), (normal(g, 5, 2, 3),)])
-def last_four(layers: Tensor) -> tuple[Tensor, Tensor]:
-    """(sum [T D], concatenation [T 4D]) of the last four layers.
-
-    layers [L+1 T D]; [0] is the embeddings, [-1] the top.
-    """
-    top = layers[-4:]
-    return top.sum(0), torch.cat(list(top), dim=-1)

@@ -164,23 +164,16 @@ def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
     model = small_public_bert(tmp_path / "model", layers=3)
     (tmp_path / "small.conllu").write_text(TREEBANK * 40, "utf-8")
     ids = working("11_inside_bert")
-    stretches = [("sets", "hits"), ("best", "coref-data")]
-    parsing = [name for first, end in stretches for name in ids[ids.index(first) : ids.index(end)]]
     space = started(
         "11_inside_bert",
         tmp_path,
-        *parsing,
+        *ids[ids.index("sentence") : ids.index("rivals-table") + 1],
         source=tmp_path / "small.conllu",
         MODEL=model,
     )
-    assert (space["LAYERS"], space["HEADS"]) == (3, 2) and set(space["RELATIONS"]) == {
-        "det",
-        "nsubj",
-        "obj",
-        "amod",
-    }
-    assert list(space["untrained"]) == ["random weights"]  # no recipe, no mimetic start
-    assert space["scores"]["best distance"]["obj"] == 100
+    assert (space["LAYERS"], space["HEADS"]) == (3, 2)
+    assert space["row"]["tokens"] == ["The", "old", "dog", "saw", "a", "cat"]
+    assert space["offset"] == -2 and space["by_offset"] == 1  # the objects'
 
 
 OWN_TEXTS = [  # a lesson's cells, and where the texts are then

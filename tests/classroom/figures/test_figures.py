@@ -15,6 +15,7 @@ import torch
 from classroom import figures
 from classroom.figures.display import png
 from classroom.figures.live import progress_html
+from classroom.figures.style import BLUE
 from classroom.figures.trees import probability
 from classroom.records.figures import figure
 from course_lib import CourseError
@@ -67,6 +68,8 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "bert_heads": figures.bert_heads,
     "confusion": lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]),
     "score_grid": lambda: figures.score_grid(SCORES),
+    "layer_lines": lambda: figures.layer_lines({"a": [[1.0, 2.0], [2.0, 3.0]]}),
+    "probe_layers": lambda: figures.probe_layers(["a", "cat"], 1, ["x", "y", "z"]),
     "head_arcs": lambda: figures.head_arcs(NEXT, ARC_WORDS, GOVERNORS, title="head 1-1"),
     "search_tree": lambda: figures.search_tree(TABLE, {"best": ("b", "x")}),
     "arrows": lambda: figures.arrows(ARROWS),
@@ -207,6 +210,26 @@ def test_a_head_has_an_arc_a_word_and_the_parse_one_a_governor() -> None:
     lines = figure.axes[0].lines
     assert len(lines) == 3 + 4 and len({line.get_color() for line in lines[3:]}) == 3
     assert [word for word in words(figure) if word] == ARC_WORDS
+    plain = figures.head_arcs(NEXT, ARC_WORDS, [-1] * 4).axes[0].lines
+    assert len(plain) == 4 and {line.get_color() for line in plain} == {BLUE}  # no parse
+
+
+def test_a_probe_reads_one_word_at_each_layer() -> None:
+    figure = figures.probe_layers(["a", "cat"], 1, ["x", "y", "z"])
+    shown = words(figure)
+    assert [shown.count(text) for text in ("probe", "x", "y", "z")] == [3, 1, 1, 1]
+    assert shown.index("x") < shown.index("z") and "layer 2" in shown
+    (axes,) = figure.axes
+    read = [patch for patch in axes.patches if patch.get_label() == "read"]
+    assert len(read) == 3 and len({patch.get_x() for patch in read}) == 1
+
+
+def test_lines_over_layers_take_intervals_and_draws() -> None:
+    lines = {"a": [(1.0, 0.5, 1.5), (2.0, 1.5, 2.5)], "b": [[1.0, 3.0], [4.0, 4.0]]}
+    (axes,) = figures.layer_lines(lines, levels={"guess": 0.0}).axes
+    assert [list(line.get_ydata()) for line in axes.lines[:2]] == [[1.0, 2.0], [2.0, 4.0]]
+    first = axes.collections[0].get_paths()[0].get_extents()
+    assert (first.y0, first.y1) == (0.5, 2.5)
 
 
 def test_only_the_labels_that_would_overlap_are_moved() -> None:
