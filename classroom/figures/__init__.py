@@ -6,6 +6,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     charts.py       curves, bars, points
     maps.py         matrices: attention weights, masks, confusions
     drawings.py     token boxes, BERT's inputs and heads, blocks and stacks
+    decoders.py     next tokens: what a decoder reads, sees and predicts
     models.py       whole models, drawn from their configuration
     sentences.py    sentence vectors: pooling, a batch as a matrix, a map; what a search finds
     subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
@@ -31,6 +32,7 @@ from classroom.figures.charts import (
     scatter,
 )
 from classroom.figures.course_map import lesson_list, lesson_map, timeline
+from classroom.figures.decoders import next_tokens
 from classroom.figures.display import Html, show
 from classroom.figures.drawings import (
     bert_heads,

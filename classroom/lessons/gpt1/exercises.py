@@ -1,7 +1,6 @@
-"""Lesson 08: GELU, the next-token loss, temperature, an input of two texts."""
+"""Lesson 08: the next-token loss, an input for any task, the vector that a classifier reads."""
 
 import inspect
-import math
 from typing import Any
 
 import torch
@@ -10,12 +9,6 @@ from torch import Generator, Tensor
 
 from classroom.checks.base import answer, integers, listed, normal, row_mask
 from classroom.checks.exercise import exercise
-
-
-@exercise(lambda g: [(torch.linspace(-6, 6, 97),), (normal(g, 2, 3, 4),)])
-def gelu(x: Tensor) -> Tensor:
-    """x Phi(x) = x/2 (1 + erf(x / sqrt 2)), exactly (Hendrycks and Gimpel 2016)."""
-    return x / 2 * (1 + torch.erf(x / math.sqrt(2)))
 
 
 def _takes_the_mask(fn: Any) -> None:
@@ -58,18 +51,32 @@ def next_token_loss(logits: Tensor, ids: Tensor, attention_mask: Tensor) -> Tens
     return losses[kept].mean()
 
 
-@exercise(lambda g: [(2 * normal(g, 6), 0.5), (2 * normal(g, 2, 6), 2.0), (2 * normal(g, 6), 1.0)])
-def temperature(logits: Tensor, temperature: float) -> Tensor:
-    """The softmax of logits / temperature over the last dimension."""
-    return (logits / temperature).softmax(-1)
+@exercise(
+    [
+        ([[11, 12, 13]], 1, 2, 3),
+        ([[11, 12, 13], [21, 22]], 1, 2, 3),
+        ([[31], [41, 42, 43, 44]], 7, 8, 9),
+    ],
+    form=listed,
+)
+def task_input(texts: list[list[int]], start: int, delim: int, extract: int) -> list[int]:
+    """The list of ids: start, the texts with delim between them, extract."""
+    row = [start]
+    for i, text in enumerate(texts):
+        if i > 0:
+            row.append(delim)
+        row.extend(text)
+    return [*row, extract]
 
 
 @exercise(
-    [([11, 12, 13], [21, 22], 1, 2, 3), ([31], [41, 42, 43, 44], 7, 8, 9)],
-    form=listed,
+    lambda g: [
+        (normal(g, len(lengths), max(lengths), 4), row_mask(*lengths))
+        for lengths in ((5, 2, 3), (4,), (3, 3, 6, 1))
+    ],
+    learns="h",
 )
-def entailment_input(
-    premise: list[int], hypothesis: list[int], start: int, delim: int, extract: int
-) -> list[int]:
-    """The list of ids: start, premise, delim, hypothesis, extract."""
-    return [start, *premise, delim, *hypothesis, extract]
+def extract_vector(h: Tensor, attention_mask: Tensor) -> Tensor:
+    """The vector of each row's last real token; h [B T D], attention_mask Bool[B T]."""
+    last = attention_mask.sum(1) - 1
+    return h[torch.arange(len(h)), last]

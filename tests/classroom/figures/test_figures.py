@@ -65,6 +65,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
         ["[CLS]", "a", "[SEP]", "b", "[SEP]"], [0, 0, 0, 1, 1]
     ),
     "gpt1_inputs": figures.gpt1_inputs,
+    "next_tokens": lambda: figures.next_tokens(["the", "cat", "sat", "."], [0.1, 0.5, 0.9]),
     "bert_heads": figures.bert_heads,
     "confusion": lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]),
     "score_grid": lambda: figures.score_grid(SCORES),
@@ -119,6 +120,20 @@ def png_size(picture: str) -> tuple[int, int]:
 
 def words(figure: Any) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_a_decoder_is_drawn_with_its_targets_one_place_to_the_left() -> None:
+    figure = figures.next_tokens(["the", "cat", "sat", "."], [0.1, 0.5, 0.9], focus=1)
+    x, y = {}, {}
+    for text in figure.axes[0].texts:
+        x.setdefault(text.get_text(), []).append(text.get_position()[0])
+        y.setdefault(text.get_text(), []).append(text.get_position()[1])
+    predicted, read = 0, 1  # "cat" is drawn as the first target, then as the second input
+    assert x["cat"][predicted] == x["the"][0] and y["cat"][predicted] > y["the"][0]
+    assert x["0.50"] == [x["cat"][read]] == [x["sat"][predicted]]
+    assert len(x["the"]) == len(x["."]) == 1  # the first is only read, the last only predicted
+    seen = [line.get_xdata()[0] for line in figure.axes[0].lines]
+    assert sorted(seen) == [x["the"][0], x["cat"][read]]  # itself and what stands to the left
 
 
 def test_slides_show_more_pixels_of_the_same_figure() -> None:
