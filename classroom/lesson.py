@@ -143,6 +143,17 @@ def _out(out: str) -> Path:
     return path
 
 
+def word_logits(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
+    """The logits [B T V] of a model of masked words.
+
+    A model with both of BERT's heads also answers whether the second text follows; that is left
+    out.
+    """
+    answer = model(ids)
+    logits: torch.Tensor = answer[0] if isinstance(answer, tuple) else answer
+    return logits
+
+
 def sentence_encoder(name: str) -> SentenceEncoder:
     """An encoder that gives a text one vector, by its name.
 

@@ -8,6 +8,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     drawings.py     token boxes, BERT's inputs and heads, blocks and stacks
     decoders.py     next tokens: what a decoder reads, sees and predicts
     models.py       whole models, drawn from their configuration
+    contexts.py     who sees whom, and what a model says at a gap
     sentences.py    sentence vectors: pooling, a batch as a matrix, a map; what a search finds
     subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
     trees.py        searches for the next words, beam search
@@ -31,6 +32,7 @@ from classroom.figures.charts import (
     scaling,
     scatter,
 )
+from classroom.figures.contexts import gap_guesses, who_sees_whom
 from classroom.figures.course_map import lesson_list, lesson_map, timeline
 from classroom.figures.decoders import next_tokens
 from classroom.figures.display import Html, show

@@ -1,15 +1,14 @@
-"""Lesson 09: masking 80/10/10, the masked-LM loss, BERT's two-segment input, next-sentence
-pairs.
-"""
+"""Lesson 09: masking 80/10/10, the masked-LM loss, BERT's input of two segments."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from classroom.checks.base import Case, Crash, answer, integers, listed, normal, outcome, rng
+from classroom.checks.base import Case, answer, integers, listed, normal, rng
 from classroom.checks.exercise import exercise
 
 if TYPE_CHECKING:
@@ -30,6 +29,11 @@ def _masking(fn: object) -> None:
     first, again = _parts(fn, small), _parts(fn, small)
     mask_tokens.refuse(not all(map(torch.equal, first, again)), "draws")
     _judge(ids, *_parts(fn, {"ids": ids, "rng": rng(2), "vocab": vocab}), vocab)
+    if "rate" in inspect.signature(cast(Callable[..., Any], fn)).parameters:
+        _, labels = _parts(fn, {"ids": ids, "rng": rng(3), "vocab": vocab, "rate": 0.4})
+        ordinary = ~torch.isin(ids, torch.tensor(vocab.special))
+        found = int((labels != -100).sum()) / int(ordinary.sum())
+        mask_tokens.refuse(abs(found - 0.4) > 0.01, "rate_fixed", found=found)
 
 
 def _parts(fn: object, case: Case) -> tuple[Tensor, Tensor]:
@@ -132,15 +136,17 @@ def _judge_share(
 
 
 @exercise(judge=_masking)
-def mask_tokens(ids: Tensor, rng: Generator, vocab: Any) -> tuple[Tensor, Tensor]:
+def mask_tokens(
+    ids: Tensor, rng: Generator, vocab: Any, rate: float = 0.15
+) -> tuple[Tensor, Tensor]:
     """(inputs, labels), or the library's Corrupted: BERT's masking.
 
     ids Int[B T]; rng a torch.Generator; vocab has .size, .mask and .special (a tuple of ids). Of
-    the tokens that are not special 15% are chosen; 80% of them become vocab.mask, 10% a random
-    token, 10% stay. labels: the original token where chosen, -100 elsewhere."""
+    the tokens that are not special the share `rate` is chosen; 80% of them become vocab.mask, 10%
+    a random token, 10% stay. labels: the original token where chosen, -100 elsewhere."""
     inputs, labels = ids.clone(), ids.clone()
     special = torch.isin(ids, torch.tensor(vocab.special))
-    loss_mask = (torch.rand(ids.shape, generator=rng) < 0.15) & ~special
+    loss_mask = (torch.rand(ids.shape, generator=rng) < rate) & ~special
     fate = torch.rand(ids.shape, generator=rng)
     masked, swapped = loss_mask & (fate < 0.8), loss_mask & (fate >= 0.8) & (fate < 0.9)
     inputs[masked] = vocab.mask
@@ -178,105 +184,3 @@ def bert_input(a: list[int], b: list[int], cls: int, sep: int) -> tuple[list[int
     ids = [cls, *a, sep, *b, sep]
     segments = [0] * (len(a) + 2) + [1] * (len(b) + 1)
     return ids, segments
-
-
-_LabelledPair = tuple[str, str, int]
-_DOCUMENTS = [[f"document {d} sentence {s}" for s in range(3 + d % 4)] for d in range(40)]
-
-
-def _next_sentences(fn: object) -> None:
-    """The same twice, then what 2,000 pairs are made of, and whether a document of one sentence is
-    no obstacle.
-    """
-    case = {"documents": _DOCUMENTS, "rng": rng(0), "n": 2000}
-    pairs = _pairs(fn, case)
-    nsp_pairs.refuse(pairs != _pairs(fn, case), "draws")
-    _judge_pairs(pairs, 2000, _DOCUMENTS)
-    documents = [["alone"], *_DOCUMENTS]
-    nsp_pairs.refuse(
-        isinstance(outcome(fn, case | {"documents": documents}), Crash), "one_sentence"
-    )
-    _judge_pairs(_pairs(fn, case | {"documents": documents}), 2000, documents)
-
-
-def _pairs(fn: object, case: Case) -> list[_LabelledPair]:
-    refuse, value = nsp_pairs.refuse, answer(fn, case)
-    refuse(
-        not isinstance(value, Sequence) or isinstance(value, str), "list", kind=type(value).__name__
-    )
-    pairs: list[_LabelledPair] = []
-    for item in value:
-        parts: Any = (
-            (item.text, item.pair, item.next)
-            if hasattr(item, "next") and hasattr(item, "pair")
-            else item
-        )
-        triple = (
-            isinstance(parts, Sequence)
-            and len(parts) == 3
-            and all(isinstance(p, str) for p in parts[:2])
-        )
-        refuse(not triple, "triples", item=item)
-        refuse(parts[2] not in (0, 1), "labels", label=parts[2])
-        pairs.append((parts[0], parts[1], int(parts[2])))
-    return pairs
-
-
-def _judge_pairs(pairs: list[_LabelledPair], n: int, documents: list[list[str]]) -> None:
-    """Refuse pairs that are not drawn as BERT's are, with the mistake's name."""
-    refuse = nsp_pairs.refuse
-    places = {}  # sentence -> its document, and its place in there
-    for number, document in enumerate(documents):
-        for place, text in enumerate(document):
-            places[text] = number, place
-    refuse(len(pairs) != n, "number", n=n, found=len(pairs))
-    for *texts, _ in pairs:
-        for text in texts:
-            refuse(text not in places, "strange", text=text)
-
-    placed = [(places[first], places[second], label) for first, second, label in pairs]
-    labels = [label for _, _, label in placed]
-    follows = [second == (first[0], first[1] + 1) for first, second, _ in placed]
-    # the labels say which sentences follow, where they should say which do not
-    refuse(labels == list(map(int, follows)) and 0 < sum(labels) < n, "inverted")
-    for (first, second, label), next_one in zip(placed, follows, strict=True):
-        same_document = first[0] == second[0]
-        swapped = same_document and first[1] == second[1] + 1
-        refuse(label == 0 and swapped, "order")
-        refuse(label == 0 and not next_one, "no_neighbours")
-        refuse(label == 1 and same_document, "same_document")
-    refuse(abs(sum(labels) / n - 0.5) > 0.06, "half", share=sum(labels) / n)
-
-    firsts = {first for first, _, _ in placed}
-    refuse(len(firsts) < 40, "same_few")
-    # 1,000 draws leave out one or two of what can be drawn
-    neighbours = {first for first, _, label in placed if label == 0}
-    pairs_to_draw = sum(len(document) - 1 for document in documents)
-    refuse(len(neighbours) < 0.9 * pairs_to_draw, "same_place")
-    drawn = [(first, second) for first, second, label in placed if label == 1]
-    distances = {second[0] - first[0] for first, second in drawn}
-    seconds = {second for _, second in drawn}
-    refuse(len(distances) < 20 or len(seconds) < 0.9 * len(places), "same_random")
-
-
-@exercise(judge=_next_sentences)
-def nsp_pairs(documents: list[list[str]], rng: Generator, n: int) -> list[_LabelledPair]:
-    """n tuples (first, second, label), label 0 = follows, 1 = random, or SentencePairs.
-
-    documents: lists of sentences, some perhaps of one only. Half of the pairs are neighbours in one
-    document; in the other half the second sentence comes from another document."""
-
-    def draw(low: int, high: int) -> int:
-        return int(torch.randint(low, high, (1,), generator=rng))
-
-    pairs, long = [], [d for d, document in enumerate(documents) if len(document) > 1]
-    for _ in range(n):
-        d, s = long[draw(0, len(long))], 0
-        s = draw(0, len(documents[d]) - 1)
-        first, follows = documents[d][s], documents[d][s + 1]
-        random = draw(0, 2) > 0
-        if random:
-            other = documents[(d + draw(1, len(documents))) % len(documents)]
-            follows = other[draw(0, len(other))]
-        pairs.append((first, follows, int(random)))
-    return pairs

@@ -145,7 +145,6 @@ def test_answers_are_the_librarys() -> None:
     ("name", "fn"),
     [
         ("mask_tokens", lambda ids, rng, vocab: objectives.mask_tokens(ids, rng, vocab=vocab)),
-        ("nsp_pairs", lambda documents, rng, n: objectives.nsp_pairs(documents, rng, n=n)),
     ],
 )
 def test_the_librarys_own_form_passes(name: str, fn: Any) -> None:

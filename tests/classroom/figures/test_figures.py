@@ -57,6 +57,12 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "bars in groups": lambda: figures.bars(GROUPS, paper={"SST / a": 3.0}),
     "scatter": lambda: figures.scatter(torch.eye(2), ["x", "y"], groups=["g", "h"]),
     "histogram": lambda: figures.histogram({"d": torch.randn(50), "e": torch.randn(9)}),
+    "who_sees_whom": lambda: figures.who_sees_whom(
+        WORDS, {"ELMo": [MASKS["causal"], MASKS["causal"].T], "BERT": [MASKS["full"]]}, gap=2
+    ),
+    "gap_guesses": lambda: figures.gap_guesses(
+        "a [MASK] c", {"x": ("a", [("b", 0.6), ("d", 0.1)]), "y": ("a [MASK] c", [("b", 1.0)])}
+    ),
     "tokens": lambda: figures.tokens(WORDS * 6),
     "tokens in rows": lambda: figures.tokens(LINES),
     "merge_tree": lambda: figures.merge_tree("abcab", MERGES),
