@@ -3,10 +3,12 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
+from numpy.typing import NDArray
 
 from classroom.figures.style import (
     BLUE,
@@ -25,6 +27,7 @@ from classroom.figures.style import (
 )
 from course_lib.errors import CourseError
 
+Mask = NDArray[np.float64]
 Guesses = Sequence[tuple[str, float]]
 UP = 2.3  # from the row of inputs to the row of outputs
 
@@ -61,7 +64,7 @@ def who_sees_whom(
     return figure
 
 
-def answering(matrix: Numbers, gap: int) -> int:
+def answering(matrix: Numbers | Mask, gap: int) -> int:
     """The output that must say the token at `gap`, given who sees whom."""
     mask = array(matrix)
     sees_left, sees_right = mask[gap, :gap].any(), mask[gap, gap + 1 :].any()
@@ -71,12 +74,12 @@ def answering(matrix: Numbers, gap: int) -> int:
 
 
 def _arrows(
-    axes: Axes, name: str, tokens: Sequence[str], several: Sequence[Numbers], gap: int
+    axes: Axes, name: str, tokens: Sequence[str], several: Sequence[Mask], gap: int
 ) -> None:
     shifts = [0.0] if len(several) == 1 else [-0.17, 0.17]
     used: dict[int, str] = {}
-    for matrix, shift in zip(several, shifts, strict=True):
-        mask, out = array(matrix), answering(matrix, gap)
+    for mask, shift in zip(several, shifts, strict=True):
+        out = answering(mask, gap)
         for query, key in zip(*mask.nonzero(), strict=True):
             if query != out:
                 axes.plot([key, query + shift], [0.36, UP - 0.17], color=PALE, lw=1.1, zorder=0)
@@ -117,11 +120,10 @@ def _arrows(
     axes.set_axis_off()
 
 
-def _masks(axes: Axes, several: Sequence[Numbers]) -> None:
+def _masks(axes: Axes, several: Sequence[Mask]) -> None:
     """The masks beside each other, a row an output, a column an input."""
     left = 0.0
-    for index, matrix in enumerate(several):
-        mask = array(matrix)
+    for index, mask in enumerate(several):
         count = len(mask)
         colour = BLUE if index == 0 else VERMILION
         edges = [left + i for i in range(count + 1)]
