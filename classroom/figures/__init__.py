@@ -5,6 +5,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
 
     charts.py       curves, bars, points
     maps.py         matrices: attention weights, masks, confusions
+    attention.py    who looks at whom, one query's way, heads split, a mask at work
     drawings.py     token boxes, BERT's inputs and heads, blocks and stacks
     decoders.py     next tokens: what a decoder reads, sees and predicts
     models.py       whole models, drawn from their configuration
@@ -23,6 +24,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
 """
 # ruff: noqa: F401  the names are the package's
 
+from classroom.figures.attention import heads_split, looks, one_query, staircase
 from classroom.figures.charts import (
     arrows,
     bars,

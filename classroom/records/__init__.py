@@ -7,6 +7,7 @@ records.live("gelu-converges", {...}) # what a lesson's own run says under the s
 records.beside("bert-size", {...})    # chosen ones, as a lesson shows them
 records.recorded("bert-size", "...")  # one of them, with its interval
 records.by_seed("bert-size", {...})   # the values of all seeds, for bars with intervals
+records.curve("attention-time", {256: "..."})  # means and intervals, for a line with its band
 records.percent([True, False])        # a share of right answers, with its interval
 records.share(0.5, 80)                # the same of a share that is known
 records.mean([0.1, 0.3])              # a mean with its interval
@@ -31,6 +32,7 @@ from classroom.records.record import Record, record
 from classroom.records.report import (
     beside,
     by_seed,
+    curve,
     live,
     mean,
     percent,

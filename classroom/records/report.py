@@ -205,6 +205,34 @@ def by_seed(
     return values
 
 
+def curve(
+    name: str, points: Mapping[float, str], *, folder: str | Path = RESULTS
+) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]]]:
+    """For a line with its interval: the means of some figures, and the ends of their 95% intervals.
+
+    Args:
+        name: of the claim.
+        points: x -> the record's figure.
+        folder: of the records.
+
+    Returns:
+        ((x, means), (lower ends, upper ends)), a line and a band of `figures.curves`.
+
+    Raises:
+        CourseError: there is no record, or it has no such figure.
+    """
+    found = record(name, folder)
+    if found is None:
+        raise CourseError(summary(name, folder))
+    absent = [key for key in points.values() if key not in found.figures]
+    if absent:
+        raise CourseError(f"The record of {name} has no figure {absent[0]!r}.")
+    chosen = [found.figures[key] for key in points.values()]
+    ends = [figure.interval or (figure.mean, figure.mean) for figure in chosen]
+    line = (list(points), [figure.mean for figure in chosen])
+    return line, ([low for low, _ in ends], [high for _, high in ends])
+
+
 def _as_shown(
     found: Record, key: str, minus: str = "", scale: float = 1.0
 ) -> float | tuple[float, float, float]:

@@ -8,8 +8,10 @@ A causal model (GPT) reads only `left` and predicts what follows. A masked model
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from course_lib.data.tokenizers import Tokenizer
@@ -147,3 +149,27 @@ def _whole_answers(logits: Tensor, ids: Tensor, is_answer: Tensor) -> int:
     is_wrong = torch.zeros(is_answer.shape, dtype=torch.bool)
     is_wrong[is_answer] = logits.argmax(-1).cpu() != ids[is_answer]
     return int((~is_wrong.any(dim=1)).sum())
+
+
+def repeated_pairs(ids: Int[Tensor, " T"]) -> tuple[Int[Tensor, " N"], Int[Tensor, " N"]]:
+    """Where a text says again what it has said: pairs of tokens that have come before.
+
+    Args:
+        ids: of one text.
+
+    Returns:
+        Of each repeated pair the position t at which it begins, and the position s < t at which
+        its last occurrence ended. A model that has read up to t may take token t + 1 from s.
+
+    >>> t, s = repeated_pairs(torch.tensor([5, 7, 8, 2, 7, 8]))
+    >>> t.tolist(), s.tolist()
+    ([4], [2])
+    """
+    ends: dict[tuple[int, int], int] = {}
+    places = []
+    for t, pair in enumerate(pairwise(ids.tolist())):
+        if pair in ends and ends[pair] < t:
+            places.append((t, ends[pair]))
+        ends[pair] = t + 1
+    at = torch.tensor(places, dtype=torch.long).reshape(-1, 2)
+    return at[:, 0], at[:, 1]

@@ -45,6 +45,13 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "attention_map": lambda: figures.attention_map(WEIGHTS[0], WORDS),
     "heads_grid": lambda: figures.heads_grid(WEIGHTS, WORDS),
     "mask_picture": lambda: figures.mask_picture(MASKS, WORDS),
+    "looks": lambda: figures.looks(WORDS, WEIGHTS[0, -1], "milk"),
+    "looks in a long text": lambda: figures.looks(WORDS * 9, WEIGHTS[0, -1].repeat(9) / 9),
+    "one_query": lambda: figures.one_query(
+        WORDS[:3], 1, [4.5, 0.5], torch.eye(3)[:, :2], torch.eye(3)[:, 1:], [0.2, 0.1, 0.7]
+    ),
+    "heads_split": lambda: figures.heads_split(4, 2, 3),
+    "staircase": lambda: figures.staircase(WORDS, WEIGHTS[0], MASKS["causal"]),
     "curves": lambda: figures.curves(RISING, marks={2: "x"}, levels={"chance": 2.5}),
     "curves with bands": lambda: figures.curves(
         {"a": [3.0, 2.0]}, bands=BAND, log_x=True, log_y=True
@@ -218,6 +225,37 @@ def test_arrows_stand_where_they_are_given() -> None:
     assert [t.xy for t in figure.axes[1].texts if not t.get_text()] == [(1.0, 0.0), (0.0, -1.0)]
     label = next(t for t in figure.axes[0].texts if t.get_text() == "q")
     assert label.get_position()[1] > 1 > label.get_position()[0]
+
+
+def test_looks_have_an_arc_for_each_large_weight_and_lose_the_beginning_of_a_long_text() -> None:
+    weights = torch.tensor([0.01, 0.3, 0.0, 0.0, 0.6, 0.0, 0.09])
+    figure = figures.looks(WORDS, weights, "milk")
+    lines = figure.axes[0].lines
+    assert len(lines) == 2 and lines[0].get_linewidth() < lines[1].get_linewidth()
+    assert words(figure) == [*WORDS, "milk", "0.30", "0.60", "0.09"]
+    shown = words(FIGURES["looks in a long text"]())
+    assert 7 < sum(word in WORDS for word in shown) < 63 and shown.count("thirsty") > 1
+
+
+def test_one_query_writes_query_keys_weights_values_and_their_mixture() -> None:
+    shown = words(FIGURES["one_query"]())
+    assert [text for text in shown if re.fullmatch(r"\d\.\d\d", text)] == ["0.20", "0.10", "0.70"]
+    assert shown[shown.index("0.70") + 3 :][:2] == ["0.1", "0.7"]  # 0.1 and 0.7 of the values
+
+
+def test_heads_are_split_rightly_in_the_middle_and_wrongly_on_the_right() -> None:
+    before, right, wrong = ([t.get_text() for t in a.texts] for a in FIGURES["heads_split"]().axes)
+    assert before == [str(number) for number in range(24)]
+    assert right[:4] == ["head 0", "0", "1", "2"] and right[4] == "6"
+    assert wrong[4] == "3" and sorted(wrong) == sorted(right)
+
+
+def test_behind_the_stairs_every_weight_is_zero() -> None:
+    scores, masked, shares = (
+        [t.get_text() for t in axes.texts] for axes in FIGURES["staircase"]().axes
+    )
+    assert len(scores) == 49 and masked.count("−∞") == shares.count("0") == 21
+    assert shares[0] == "1.00"
 
 
 def test_search_tree_multiplies_along_its_branches() -> None:
