@@ -95,21 +95,3 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """[B H T Dh] -> [B T D], the inverse of split_heads."""
     return x.transpose(1, 2).flatten(2)
-
-
-@exercise(
-    lambda g: [
-        (
-            normal(g, batch, length, width),
-            *(normal(g, width, width) / math.sqrt(width) for _ in range(4)),
-            heads,
-        )
-        for batch, length, width, heads in ((1, 4, 8, 2), (2, 5, 12, 3), (3, 4, 16, 4))
-    ],
-)
-def multi_head(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, wo: Tensor, heads: int) -> Tensor:
-    """x [B T D], matrices [D D] applied as x @ w, full attention, no biases."""
-    # [B H T Dh]
-    q, k, v = ((x @ w).view(*x.shape[:2], heads, -1).transpose(1, 2) for w in (wq, wk, wv))
-    out = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v
-    return out.transpose(1, 2).flatten(2) @ wo
