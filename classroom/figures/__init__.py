@@ -30,7 +30,6 @@ from classroom.figures.charts import (
     bars,
     curves,
     histogram,
-    learning_curve,
     scaling,
     scatter,
 )

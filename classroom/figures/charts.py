@@ -145,34 +145,6 @@ def scaling(
 
 
 @styled
-def learning_curve(
-    loss: Curve, skill: Mapping[str, Curve], *, phase: tuple[float, str] | None = None
-) -> Figure:
-    """Loss above, what the model can do below, on one time axis: the moment when the one falls and
-    the other rises.
-
-    skill: name -> share of right answers (0 to 1). phase: (step, what happens there).
-    """
-    figure, (upper, lower) = panels(8.5, 5.8, 2, 1, sharex=True)
-    steps, losses = _points(loss)
-    upper.plot(steps, losses, color=INK)
-    upper.set_ylabel("loss")
-    ends = []
-    for index, (name, curve) in enumerate(skill.items()):
-        xs, ys = _points(curve)
-        lower.plot(xs, 100 * ys, color=PALETTE[index], linestyle=DASHES[index % len(DASHES)])
-        ends.append((100 * float(ys[-1]), name, PALETTE[index]))
-    lower.set(ylim=(-2, 104), ylabel="right (%)", xlabel="step")
-    if phase is not None:
-        for axes in (upper, lower):
-            axes.axvline(phase[0], **DOTTED)
-        _, top = upper.get_ylim()
-        upper.text(phase[0], top, " " + phase[1], va="top", ha="left", fontsize=12, color=GREY)
-    _label_ends(lower, float(steps[-1]), ends)
-    return figure
-
-
-@styled
 def bars(
     values: Mapping[str, Any],
     *,

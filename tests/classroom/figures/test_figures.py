@@ -35,7 +35,6 @@ TABLE = {(): {"a": 0.6, "b": 0.4}, ("a",): {"x": 0.5, "y": 0.5}, ("b",): {"x": 0
 RISING = {"a": [3.0, 2.0, 1.0], "b": ([1, 2], [2.0, 1.9])}
 BAND = {"a": ([2.0, 1.0], [4.0, 3.0])}
 GROUPS = {"SST": {"a": 1.0, "b": [2.0, 3.0]}, "CoLA": {"a": 2.0}}
-SKILL = {"name": [0.0, 0.1, 0.9]}
 LINES = {"input": ["a", ("[MASK]", "orange")], "labels": [".", "cat"]}
 MERGES = {("a", "b"): 0, ("c", "ab"): 1}
 SHARES = {"a": -1.0, "b": -2.0, "c": -1.0, "ab": -1.5, "bc": -4.0}
@@ -57,7 +56,6 @@ FIGURES: dict[str, Callable[[], Any]] = {
         {"a": [3.0, 2.0]}, bands=BAND, log_x=True, log_y=True
     ),
     "scaling": lambda: figures.scaling({"attention": ([1, 2, 4, 8], [1, 4, 16, 64])}),
-    "learning_curve": lambda: figures.learning_curve([3.0, 2.0, 1.0], SKILL, phase=(2, "copies")),
     "bars": lambda: figures.bars(
         {"a": [80.0, 81.0, 82.0], "b": 70.0}, paper={"a": 85.0}, levels={"chance": 50}
     ),
