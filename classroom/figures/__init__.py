@@ -12,6 +12,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     contexts.py     who sees whom, and what a model says at a gap
     sentences.py    sentence vectors: pooling, a batch as a matrix, a map; what a search finds
     subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
+    decoding.py     a language model that answers and writes: expectations, samplers, its cache
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
     probes.py       a probe at each layer, lines over the layers
@@ -36,6 +37,7 @@ from classroom.figures.charts import (
 from classroom.figures.contexts import gap_guesses, who_sees_whom
 from classroom.figures.course_map import lesson_list, lesson_map, timeline
 from classroom.figures.decoders import next_tokens
+from classroom.figures.decoding import cache_steps, continuation, expectations, sampling
 from classroom.figures.display import Html, show
 from classroom.figures.drawings import (
     bert_heads,

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.colors import to_hex
 
 from classroom import figures
+from classroom.figures import style
 from classroom.figures.display import png
 from classroom.figures.live import progress_html
 from classroom.figures.style import BLUE
@@ -99,6 +101,12 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "sentence_map": lambda: figures.sentence_map(
         {"encoder": torch.randn(13, 4)}, ["bread", "bike"] * 6, ["bread"], question="Why?"
     ),
+    "expectations": lambda: figures.expectations("ab$", [0, 1, 2], torch.eye(3)),
+    "continuation": lambda: figures.continuation(["a", "b", "c"], 1, [0.5, 0.25]),
+    "sampling": lambda: figures.sampling(
+        "abc", [0.6, 0.3, 0.1], {"cut": [1, 0, 0], "as it is": [0.6, 0.3, 0.1]}, shown=2, text="a b"
+    ),
+    "cache_steps": lambda: figures.cache_steps(["a", "b", "c"], torch.eye(3)),
     "timeline": figures.timeline,
     "lesson_map": lambda: figures.lesson_map("09_bert"),
 }
@@ -462,3 +470,32 @@ def test_the_lattice_has_an_arc_for_each_token_that_fits() -> None:
     assert [(line.get_xdata()[0], line.get_xdata()[-1]) for line in thick] == [(0, 2), (2, 3)]
     labels = {text.get_text().split()[0] for text in drawn.texts if " " in text.get_text()}
     assert labels == set(SHARES)
+
+
+def frames(figure: Any, colour: str) -> int:
+    """How many boxes have a frame of this colour, in all panels."""
+    patches = [patch for axes in figure.axes for patch in axes.patches]
+    return sum(to_hex(patch.get_edgecolor()).upper() == colour for patch in patches)
+
+
+def test_what_comes_next_is_framed_where_it_was_expected() -> None:
+    sure = torch.tensor([[0.1, 0.8, 0.1], [0.1, 0.2, 0.7], [1.0, 0.0, 0.0]])
+    assert frames(figures.expectations("abc", [0, 1, 2], sure, rows=1), style.GREEN) == 2
+    assert frames(figures.expectations("abc", [0, 0, 2], sure, rows=1), style.GREEN) == 0
+
+
+def test_a_sampler_says_what_it_cuts_and_how_much_is_left() -> None:
+    own = [0.5, 0.3, 0.15, 0.05]
+    panels = {"top-k 1": [1.0, 0, 0, 0], "all": own}
+    cut, whole = figures.sampling("abcd", own, panels, shown=2).axes
+    assert [text.get_text() for text in cut.texts] == ["100%", "cut", "cut"]
+    assert [text.get_text() for text in whole.texts] == ["50%", "30%", "20%"]
+    assert "1 of 4 tokens" in cut.get_title()
+
+
+def test_a_cache_computes_each_key_once() -> None:
+    drawn = figures.cache_steps(["a", "b", "c"], torch.eye(3))
+    without, cached = drawn.axes
+    assert "6 keys" in without.get_title()
+    assert "3 keys" in cached.get_title()
+    assert frames(drawn, style.VERMILION) == 6 + 3
