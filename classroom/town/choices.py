@@ -1,8 +1,10 @@
 """Sentences with a gap and four words for it, written for the course (data/probes/knowledge.tsv).
 
-asked = choices.questions()
-asked[0].sentences             the sentence with each of the words, the right one first
-choices.by_kind(asked, right, texts)    rows of a table: how many answers are right, kind by kind
+    asked = choices.questions()
+    asked[0].sentences             the sentence with each of the words
+    choices.by_kind(asked, right, texts)    rows of a table: how many answers are right
+
+Of the four words the right one is the first.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""Lesson 18: GPT-2's parameters, a continuation's score, the nucleus, one step with a cache."""
+"""Lesson 18: a continuation's score, the nucleus, one step with a cache."""
 
 import math
 
@@ -7,15 +7,6 @@ from torch import Tensor
 
 from classroom.checks.base import integers, normal
 from classroom.checks.exercise import exercise
-
-
-@exercise([(12, 768, 50257, 1024), (24, 1024, 50257, 1024), (2, 6, 50, 10), (1, 8, 30, 7)])
-def gpt2_parameters(layers: int, width: int, vocab: int, length: int) -> int:
-    """A GPT-2's parameters: tied output matrix, biases, two norms a block."""
-    attention = 4 * width**2 + 4 * width
-    up, down = 4 * width**2 + 4 * width, 4 * width**2 + width
-    norms = 4 * width
-    return (vocab + length) * width + layers * (attention + up + down + norms) + 2 * width
 
 
 @exercise(

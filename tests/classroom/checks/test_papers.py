@@ -24,7 +24,7 @@ from course_lib.analysis import cost
 from course_lib.families import preset, transformer_lm
 from course_lib.families.albert import albert
 from course_lib.families.bert import bert
-from course_lib.families.gpt import GPT2_SIZES, GPT3_SIZES, gpt2
+from course_lib.families.gpt import GPT3_SIZES
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
 from course_lib.model.norms import RMSNorm
@@ -126,8 +126,6 @@ def test_the_counted_weights_are_the_models(embed: int, shared: bool) -> None:
 
 
 def test_answers_are_the_librarys() -> None:
-    for name, (layers, width, _) in GPT2_SIZES.items():
-        assert answer("gpt2_parameters", layers, width, 50257, 1024) == cost.parameters(gpt2(name))
     x, ids, spans = torch.randn(5, 8), torch.arange(5, 15), [(1, 3), (5, 0), (7, 2)]
     torch.testing.assert_close(
         answer("rms_norm", x, torch.ones(8)), RMSNorm(8, 1e-6)(x), atol=1e-6, rtol=0

@@ -481,7 +481,7 @@ def frames(figure: Any, colour: str) -> int:
 def test_what_comes_next_is_framed_where_it_was_expected() -> None:
     sure = torch.tensor([[0.1, 0.8, 0.1], [0.1, 0.2, 0.7], [1.0, 0.0, 0.0]])
     assert frames(figures.expectations("abc", [0, 1, 2], sure, rows=1), style.GREEN) == 2
-    assert frames(figures.expectations("abc", [0, 0, 2], sure, rows=1), style.GREEN) == 0
+    assert frames(figures.expectations("abc", [0, 2, 1], sure, rows=1), style.GREEN) == 0
 
 
 def test_a_sampler_says_what_it_cuts_and_how_much_is_left() -> None:
@@ -490,12 +490,12 @@ def test_a_sampler_says_what_it_cuts_and_how_much_is_left() -> None:
     cut, whole = figures.sampling("abcd", own, panels, shown=2).axes
     assert [text.get_text() for text in cut.texts] == ["100%", "cut", "cut"]
     assert [text.get_text() for text in whole.texts] == ["50%", "30%", "20%"]
-    assert "1 of 4 tokens" in cut.get_title()
+    assert "1 of 4 tokens" in cut.get_title("left")
 
 
 def test_a_cache_computes_each_key_once() -> None:
     drawn = figures.cache_steps(["a", "b", "c"], torch.eye(3))
     without, cached = drawn.axes
-    assert "6 keys" in without.get_title()
-    assert "3 keys" in cached.get_title()
+    assert "6 keys" in without.get_title("left")
+    assert "3 keys" in cached.get_title("left")
     assert frames(drawn, style.VERMILION) == 6 + 3
