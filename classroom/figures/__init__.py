@@ -10,6 +10,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     decoders.py     next tokens: what a decoder reads, sees and predicts
     models.py       whole models, drawn from their configuration
     contexts.py     who sees whom, and what a model says at a gap
+    words.py        word vectors: as colours, pulled and pushed, in groups, as parallelograms
     sentences.py    sentence vectors: pooling, a batch as a matrix, a map; what a search finds
     subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
     decoding.py     a language model that answers and writes: expectations, samplers, its cache
@@ -72,3 +73,4 @@ from classroom.figures.sentences import (
 from classroom.figures.subwords import coloured, cuts, lattice, merge_tree
 from classroom.figures.tables import boxes, table
 from classroom.figures.trees import Option, search_tree
+from classroom.figures.words import parallelogram, push_pull, vector_strips, word_matrix

@@ -32,11 +32,12 @@ def place_labels(
     points: Sequence[tuple[float, float]],
     labels: Sequence[str],
     colours: Sequence[str] | None = None,
+    size: float = 12,
 ) -> None:
     """Write each label beside its point (data coordinates), in the first free place. The limits
-    must be final.
+    must be final. size: of the letters, in points.
     """
-    figure, size = axes.figure.figure, 12
+    figure = axes.figure.figure
     figure.draw_without_rendering()
     dots = axes.transData.transform(list(points))
     scale = figure.dpi / 72

@@ -1,11 +1,13 @@
 """Analogies: "man" is to "king" as "woman" is to which word? (Mikolov et al. 2013c)
 
     score(vectors, [AnalogyQuestion("man", "king", "woman", "queen")]).accuracy    1.0
+    read_questions("questions-words.txt", vectors)["form"]    Mikolov et al.'s own questions
 
 The answer is the word whose vector is nearest to king - man + woman.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -30,6 +32,29 @@ class AnalogyScores(NamedTuple):
     accuracy: float  # the nearest of all words is d
     choice: float  # d is nearer than the `others`
     asked: int  # the number of questions that were scored: all their words have vectors
+
+
+def read_questions(file: str | Path, vectors: WordVectors) -> dict[str, list[AnalogyQuestion]]:
+    """The questions of Mikolov et al.'s file whose words all have vectors, in lower case.
+
+    Args:
+        file: questions-words.txt, or a file like it: four words a line; ": NAME" begins a relation,
+            and ": gram..." one of form.
+        vectors: the word vectors.
+
+    Returns:
+        The questions of "meaning" and those of "form".
+    """
+    found: dict[str, list[AnalogyQuestion]] = {"meaning": [], "form": []}
+    kind = "meaning"
+    for line in Path(file).read_text("utf-8").lower().splitlines():
+        words = line.split()
+        if line.startswith(":"):
+            kind = "form" if line.startswith(": gram") else "meaning"
+        elif len(words) == 4 and all(word in vectors for word in words):
+            a, b, c, d = words
+            found[kind].append(AnalogyQuestion(a, b, c, d))
+    return found
 
 
 def score(vectors: WordVectors, questions: Sequence[AnalogyQuestion]) -> AnalogyScores:

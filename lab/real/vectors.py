@@ -21,7 +21,7 @@ from course_lib import data, zoo
 from course_lib.analysis import analogies
 from course_lib.data.words import lowercase_words
 from course_lib.families.word_vectors import WordVectors
-from lab.real.words import SETS, questions, similarity
+from lab.real.words import SETS, similarity
 
 NAME = "vectors-english"
 KEPT = 20_000  # the most frequent words
@@ -88,7 +88,7 @@ def scores(vectors: WordVectors, pairs: Path, asked: Path) -> dict[str, float]:
         found[name.removeprefix("EN-")] = round(
             similarity(vectors, pairs / f"{name}.txt")["vectors"], 3
         )
-    for kind, some in questions(asked, vectors).items():
+    for kind, some in analogies.read_questions(asked, vectors).items():
         found[f"analogies of {kind}"] = round(analogies.score(vectors, some).accuracy, 3)
     return found
 

@@ -20,7 +20,6 @@ import typer
 from classroom.records.record import RESULTS
 from course_lib import data
 from course_lib.analysis import analogies
-from course_lib.analysis.analogies import AnalogyQuestion
 from course_lib.analysis.metrics import spearman
 from course_lib.data.words import lowercase_words
 from course_lib.families import word_vectors
@@ -54,21 +53,6 @@ def similarity(vectors: WordVectors, file: Path) -> dict[str, float]:
     return found | {"pairs": len(known), "of": len(rows)}
 
 
-def questions(file: Path, vectors: WordVectors) -> dict[str, list[AnalogyQuestion]]:
-    """The file's questions of meaning and of form ("gram..."), those whose words all have
-    vectors.
-    """
-    found: dict[str, list[AnalogyQuestion]] = {"meaning": [], "form": []}
-    kind = "meaning"
-    for line in file.read_text("utf-8").lower().splitlines():
-        if line.startswith(":"):
-            kind = "form" if line.startswith(": gram") else "meaning"
-        elif all(word in vectors for word in line.split()):
-            # four words
-            found[kind].append(AnalogyQuestion(*line.split()))  # type: ignore[arg-type]
-    return found
-
-
 def main(
     corpus: Annotated[str, typer.Option(help="Documents.")],
     pairs: Annotated[Path, typer.Option(help="Folder of graded pairs of words.")],
@@ -89,7 +73,7 @@ def main(
     whole = learner.vectors()
     vectors = WordVectors(whole.words[:MANY], whole.matrix[:MANY])
     scores: dict[str, Any] = {name: similarity(whole, pairs / f"{name}.txt") for name in SETS}
-    for kind, some in questions(asked, vectors).items():
+    for kind, some in analogies.read_questions(asked, vectors).items():
         found = analogies.score(vectors, some)
         scores[f"analogies of {kind}"] = {"accuracy": found.accuracy, "asked": found.asked}
     about = {

@@ -1,4 +1,4 @@
-"""Lesson 04: windows, negative sampling, the noise distribution, GloVe's loss, analogies."""
+"""Lesson 04: windows, negative sampling, the noise distribution, analogies."""
 
 import math
 from typing import Any
@@ -63,26 +63,6 @@ def noise_distribution(counts: Tensor) -> Tensor:
     """
     weights = counts.float() ** 0.75
     return weights / weights.sum()
-
-
-def _met(g: Generator, pairs: int, d: int) -> tuple[Tensor, ...]:
-    x = 10 ** (torch.rand(pairs, generator=g) * 4 - 1)  # 0.1 to 1,000
-    x[0] = 250.0
-    return normal(g, pairs, d), normal(g, pairs, d), normal(g, pairs), normal(g, pairs), x
-
-
-@exercise(
-    lambda g: [_met(g, 6, 4), _met(g, 3, 8), _met(g, 1, 2)],
-    learns="w",
-)
-def glove_loss(w: Tensor, c: Tensor, b: Tensor, d: Tensor, x: Tensor) -> Tensor:
-    """GloVe's J over P pairs, with x_max = 100 and alpha = 0.75.
-
-    w, c [P D] the vectors of both words, b, d [P] their biases, x [P] how often they meet.
-    """
-    f = (x / 100).pow(0.75).clamp(max=1)
-    difference = (w * c).sum(-1) + b + d - x.log()
-    return (f * difference.square()).sum()
 
 
 def _asked(g: Generator, near: bool) -> tuple[Tensor, int, int, int]:

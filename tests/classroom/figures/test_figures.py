@@ -40,6 +40,7 @@ GROUPS = {"SST": {"a": 1.0, "b": [2.0, 3.0]}, "CoLA": {"a": 2.0}}
 LINES = {"input": ["a", ("[MASK]", "orange")], "labels": [".", "cat"]}
 MERGES = {("a", "b"): 0, ("c", "ab"): 1}
 SHARES = {"a": -1.0, "b": -2.0, "c": -1.0, "ab": -1.5, "bc": -4.0}
+PAIRS = [("w", "x"), ("y", "z")]
 ARROWS = {"one": {"q": torch.tensor([0.0, 1.0])}, "two": {"q": [1, 0], "k": [0, -1]}}
 
 FIGURES: dict[str, Callable[[], Any]] = {
@@ -63,6 +64,14 @@ FIGURES: dict[str, Callable[[], Any]] = {
     ),
     "bars in groups": lambda: figures.bars(GROUPS, paper={"SST / a": 3.0}),
     "scatter": lambda: figures.scatter(torch.eye(2), ["x", "y"], groups=["g", "h"]),
+    "vector_strips": lambda: figures.vector_strips(["x", "y"], torch.randn(2, 9)),
+    "push_pull": lambda: figures.push_pull(
+        "drank", {"milk": 1, "the": 0}, {"before": ([1.0, 0.0], torch.eye(2))}, [0.1, 0.2]
+    ),
+    "word_matrix": lambda: figures.word_matrix({"mine": torch.eye(3)}, ["x", "y", "z"], "aab"),
+    "parallelogram": lambda: figures.parallelogram(
+        PAIRS, {name: torch.eye(4)[i] for i, name in enumerate("wxyz")}, moved=("w", "x", "y")
+    ),
     "histogram": lambda: figures.histogram({"d": torch.randn(50), "e": torch.randn(9)}),
     "who_sees_whom": lambda: figures.who_sees_whom(
         WORDS, {"ELMo": [MASKS["causal"], MASKS["causal"].T], "BERT": [MASKS["full"]]}, gap=2
@@ -499,3 +508,20 @@ def test_a_cache_computes_each_key_once() -> None:
     assert "6 keys" in without.get_title("left")
     assert "3 keys" in cached.get_title("left")
     assert frames(drawn, style.VERMILION) == 6 + 3
+
+
+def test_a_drawn_word_has_its_probability_beside_it() -> None:
+    drawn = figures.push_pull(
+        "drank", {"milk": 1, "the": 0}, {"now": ([2.0, 0.0], [[1.0, 0], [0, 1]])}
+    )
+    assert {"milk 0.88", "the 0.50", "drank"} <= set(words(drawn))
+
+
+def test_a_moved_arrow_of_a_true_parallelogram_ends_at_its_corner() -> None:
+    corner = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0.8, 0, 0.6], [-0.2, 1, 0.6]])
+    at = dict(zip("abcd", corner / corner.norm(dim=1, keepdim=True), strict=True))
+    drawn = figures.parallelogram([("a", "b"), ("c", "d")], at, moved=("a", "b", "c"))
+    assert "c - a + b" in [said.strip() for said in words(drawn)]
+    points = [dots.get_offsets() for dots in drawn.axes[0].collections]
+    (one, other), (third, _), (star, *_) = points[:3]
+    assert list(star) == pytest.approx(list(third + other - one))

@@ -156,6 +156,17 @@ def test_neighbours_and_analogies():
     assert (found.accuracy, found.choice) == (1.0, 1.0)
 
 
+def test_questions_of_meaning_and_of_form(tmp_path):
+    vectors = word_vectors.WordVectors(["king", "queen", "man", "woman", "men"], torch.eye(5))
+    (tmp_path / "asked").write_text(
+        ": family\nMan king woman queen\n\n: gram1\nman men king kings\nman men king queen\n",
+        "utf-8",
+    )
+    asked = analogies.read_questions(tmp_path / "asked", vectors)
+    assert asked["meaning"] == [analogies.AnalogyQuestion("man", "king", "woman", "queen")]
+    assert asked["form"] == [analogies.AnalogyQuestion("man", "men", "king", "queen")]
+
+
 def test_the_world_s_analogies_are_questions():
     rows = World(0).task("analogies", 20)
     for row, question in zip(rows, World.analogy_questions(rows), strict=True):
