@@ -17,7 +17,7 @@ from tools.notebooks.build import read
 README = ROOT / "README.md"
 PICTURE = ROOT / "docs" / "picture.png"
 # the lesson and the cell whose figure stands in the README
-SHOWN = ("00_start_here", "probe-curve")
+SHOWN = ("00_start_here", "labels-curve")
 BEGIN, END = "<!-- lessons: written by python -m tools.readme -->", "<!-- end of lessons -->"
 
 

@@ -14,6 +14,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     sentences.py    sentence vectors: pooling, a batch as a matrix, a map; what a search finds
     subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
     decoding.py     a language model that answers and writes: expectations, samplers, its cache
+    first_steps.py  lesson 00: questions that a text asks, one network in four uses, two means
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
     probes.py       a probe at each layer, lines over the layers
@@ -49,6 +50,7 @@ from classroom.figures.drawings import (
     stacks,
     tokens,
 )
+from classroom.figures.first_steps import free_questions, next_words, one_network, two_means
 from classroom.figures.live import explore, train_with_progress
 from classroom.figures.maps import (
     attention_map,

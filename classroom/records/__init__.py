@@ -11,6 +11,7 @@ records.curve("attention-time", {256: "..."})  # means and intervals, for a line
 records.percent([True, False])        # a share of right answers, with its interval
 records.share(0.5, 80)                # the same of a share that is known
 records.mean([0.1, 0.3])              # a mean with its interval
+records.resampled([[1, 0], [1, 1]])   # samples x tests, with an interval over both
 records.public_table(records.public_records())  # public tasks, as far as they are recorded
 
 Its files:
@@ -37,6 +38,7 @@ from classroom.records.report import (
     mean,
     percent,
     recorded,
+    resampled,
     share,
     summary,
 )

@@ -18,6 +18,7 @@ from tools.notebooks.build import read
 from tools.notebooks.run import declared
 
 LESSONS = {  # and what they can be about
+    "00_start_here": ["sentence"],
     "09_bert": ["bert", "roberta"],
     "10_bert_finetuning": ["bert", "distilbert"],
     "11_inside_bert": ["roberta"],

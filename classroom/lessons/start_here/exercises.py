@@ -1,37 +1,37 @@
-"""Lesson 00: three small functions, to see how a check speaks."""
+"""Lesson 00: from scores to probabilities, and a label from the nearest mean."""
 
+import torch
+from torch import Generator, Tensor
+
+from classroom.checks.base import normal
 from classroom.checks.exercise import exercise
 
 
 @exercise(
-    [
-        ([1, 0, 1, 1], [1, 1, 1, 0]),
-        ([0, 2, 1, 2, 1], [0, 2, 1, 2, 0]),
-        ([1], [1]),
-        ([0, 0, 1], [1, 1, 0]),
-    ]
+    lambda g: [
+        (3 * normal(g, *shape), temperature)
+        for shape, temperature in (((6,), 2.0), ((9,), 0.5), ((2, 5), 1.5), ((4,), 1.0))
+    ],
 )
-def accuracy(predicted: list[int], gold: list[int]) -> float:
-    """Share of equal entries of two lists, from 0 to 1."""
-    hits = sum(p == g for p, g in zip(predicted, gold, strict=True))
-    return hits / len(gold)
+def word_probabilities(logits: Tensor, temperature: float) -> Tensor:
+    """Probabilities of all words, [... V], from their scores [... V]."""
+    return (logits / temperature).softmax(-1)
+
+
+def _labelled(g: Generator, texts: int, new: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Vectors with labels, one more of label 0, and new vectors; all far from the origin."""
+    labels = torch.tensor([0] + [0, 1] * (texts // 2))[torch.randperm(texts + 1, generator=g)]
+    shift = 2 * normal(g, width)
+    vectors = normal(g, texts + 1, width) + shift + labels[:, None] * normal(g, width)
+    return vectors, labels, 1.5 * normal(g, new, width) + shift
 
 
 @exercise(
-    [
-        (["the cat sat on the mat", "the dog sat"],),
-        (["a b", "b a", "The the"],),
-        (["one two", "two. one."],),
-        (["one"],),
-    ],
+    lambda g: [_labelled(g, texts, new, width) for texts, new, width in ((6, 40, 3), (2, 30, 2))],
 )
-def vocabulary_size(texts: list[str]) -> int:
-    """How many different words (split at spaces, as written) a list of texts holds together."""
-    words = {word for text in texts for word in text.split()}
-    return len(words)
-
-
-@exercise([(["pos", "neg", "pos"],), ([0, 0, 2, 1, 0],), (["x"],)])
-def label_counts(labels: list[object]) -> dict[object, int]:
-    """A dict from label to how often it occurs."""
-    return {label: labels.count(label) for label in labels}
+def nearest_mean(vectors: Tensor, labels: Tensor, new: Tensor) -> Tensor:
+    """Of each new vector [M E] the label, 0 or 1, whose labelled vectors [N E] have the nearest
+    mean; [M].
+    """
+    means = torch.stack([vectors[labels == label].mean(0) for label in (0, 1)])
+    return torch.cdist(new, means).argmin(1)

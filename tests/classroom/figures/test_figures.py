@@ -116,6 +116,10 @@ FIGURES: dict[str, Callable[[], Any]] = {
         "abc", [0.6, 0.3, 0.1], {"cut": [1, 0, 0], "as it is": [0.6, 0.3, 0.1]}, shown=2, text="a b"
     ),
     "cache_steps": lambda: figures.cache_steps(["a", "b", "c"], torch.eye(3)),
+    "free_questions": lambda: figures.free_questions(["a", "b", "c"]),
+    "one_network": figures.one_network,
+    "next_words": lambda: figures.next_words({"t": (["a", "b"], torch.tensor([0.6, 0.4]))}),
+    "two_means": lambda: figures.two_means(["a", "b"], torch.eye(2), [0, 1], [0.0, 0.9], "new"),
     "timeline": figures.timeline,
     "lesson_map": lambda: figures.lesson_map("09_bert"),
 }
@@ -304,6 +308,28 @@ def test_lines_over_layers_take_intervals_and_draws() -> None:
     assert [list(line.get_ydata()) for line in axes.lines[:2]] == [[1.0, 2.0], [2.0, 4.0]]
     first = axes.collections[0].get_paths()[0].get_extents()
     assert (first.y0, first.y1) == (0.5, 2.5)
+
+
+def test_a_decoder_sees_no_word_behind_the_hidden_one() -> None:
+    left, right = figures.free_questions(["a", "b", "c"]).axes
+    said = [[text.get_text() for text in axes.texts] for axes in (left, right)]
+    assert said == [["a", "b", "", "a", "b", "c"], ["a", "b", "c", "a", "b", "c"]]
+
+
+def test_two_means_writes_the_distances() -> None:
+    points = [[0.0, 0.0], [0.0, 2.0], [4.0, 1.0]]
+    drawn = figures.two_means(["a", "b", "c"], points, [0, 0, 1], [3.0, 1.0], "new")
+    assert {"3.00", "1.00", "new", "a", "mean of\npositive"} <= set(words(drawn))
+
+
+def test_next_words_have_their_probabilities() -> None:
+    said = words(FIGURES["next_words"]())
+    assert said == ["60%", "40%"]
+
+
+def test_one_network_has_four_uses() -> None:
+    said = words(figures.one_network())
+    assert said.count("unchanged") == 3 and sum("trained on" in text for text in said) == 1
 
 
 def test_only_the_labels_that_would_overlap_are_moved() -> None:
