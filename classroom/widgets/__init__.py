@@ -28,6 +28,7 @@ from classroom.widgets.games import (
 )
 from classroom.widgets.player import (
     PlayerFrame,
+    longest_match,
     masking,
     merging,
     next_words,

@@ -2,7 +2,7 @@
 keys.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -210,6 +210,44 @@ def merging(counts: Mapping[str, int], merges: Mapping[tuple[str, str], int]) ->
         told = f"Merge {number}: {a} and {b} stood together {before - _length(words)} times"
         frames.append(_merged(f"{told}; {_length(words)} symbols are left", words, a + b))
     return player(frames, "Byte-pair encoding, merge by merge")
+
+
+def longest_match(word: str, vocab: Collection[str]) -> Html:
+    """WordPiece's cut of one word, one token a frame: what is looked up, until something fits.
+
+    Args:
+        word: one word, without spaces.
+        vocab: the tokens; those that continue a word begin with ##.
+    """
+    frames = [PlayerFrame(f"The word {word}", boxes((c, "plain") for c in word), " ".join(word))]
+    done: list[tuple[str, str]] = []
+    start = 0
+    while start < len(word):
+        mark = "##" if start else ""
+        tries = [mark + word[start:end] for end in range(len(word), start, -1)]
+        fit = next((i for i, token in enumerate(tries) if token in vocab), None)
+        if fit is None:
+            frames.append(_matched("Nothing fits: the whole word is [UNK]", tries, None, []))
+            break
+        done.append((tries[fit], "blue"))
+        start = len(word) - fit
+        rest = [(c, "plain") for c in word[start:]]
+        told = f"Token {len(done)}: {tries[fit]} is the longest that fits"
+        frames.append(_matched(told, tries[: fit + 1], fit, [*done, *rest]))
+    return player(frames, "WordPiece: the longest match, from the left")
+
+
+def _matched(
+    title: str, tries: Sequence[str], fit: int | None, state: Sequence[tuple[str, str]]
+) -> PlayerFrame:
+    """A frame: the tokens that were looked up, then the word as far as it is cut."""
+    looked_up = boxes((token, "blue" if i == fit else "plain") for i, token in enumerate(tries))
+    word = boxes(state or [("[UNK]", "dark")])
+    return PlayerFrame(
+        title,
+        f"<div>looked up:</div>{looked_up}<div>the word so far:</div>{word}",
+        " ".join(text for text, _ in state or [("[UNK]", "")]),
+    )
 
 
 def _length(words: Mapping[tuple[str, ...], int]) -> int:

@@ -156,6 +156,22 @@ class Tokenizer:
         """Encode many texts, and return only their token ids. It is faster than `encode_batch`."""
         return [raw.ids for raw in self._run(texts, None, special, max_length, fast=True)]
 
+    def pretokenize(self, text: str) -> list[str]:
+        """The words that no token crosses: the text is normalized, then cut at spaces and marks.
+
+        >>> train_wordpiece(["the cat"], 60).pretokenize("The cat, here")
+        ['the', 'cat', ',', 'here']
+        """
+        if self.backend.normalizer is not None:
+            text = self.backend.normalizer.normalize_str(text)
+        if self.backend.pre_tokenizer is None:
+            return [text]
+        return [word for word, _ in self.backend.pre_tokenizer.pre_tokenize_str(text)]
+
+    def cut(self, word: str) -> list[str]:
+        """The tokens of one word as `pretokenize` gives it."""
+        return [token.value for token in self.backend.model.tokenize(word)]
+
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
         """The text of these ids, without special tokens unless `special` is true."""
         numbers = _list(ids)

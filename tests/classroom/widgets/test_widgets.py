@@ -87,6 +87,7 @@ WIDGETS: dict[str, Callable[[], figures.Html]] = {
     "word_map": lambda: widgets.word_map(
         torch.eye(3)[:, :2], ["bank", BAD, "river"], {"bank": [("river", 0.5)]}
     ),
+    "longest_match": lambda: widgets.longest_match(BAD, {BAD[0]}),
     "merging": lambda: widgets.merging({BAD: 2}, {(BAD[0], BAD[1]): 0}),
     "word_steps": lambda: widgets.word_steps({"one": [(BAD, "plain")]}, BAD),
 }
@@ -246,6 +247,17 @@ def test_an_installed_package_has_the_templates_and_scripts(room: str) -> None:
     assert {f"assets/*{suffix}" for suffix in assets} == set(
         setup["package-data"][f"classroom.{room}"]
     )
+
+
+def test_longest_match_looks_up_shorter_and_shorter_tokens_until_one_fits() -> None:
+    html = widgets.longest_match("unable", {"un", "u", "##able", "##a"})
+    assert [line.partition(" | ")[2] for line in html.text.splitlines()[1:]] == [
+        "u n a b l e",
+        "un a b l e",
+        "un ##able",
+    ]
+    assert "unabl<" in html.html and "##abl<" not in html.html  # ##able fits at once
+    assert widgets.longest_match("unx", {"un"}).text.endswith("[UNK]")
 
 
 def test_merging_joins_one_pair_a_frame_in_the_order_of_learning() -> None:

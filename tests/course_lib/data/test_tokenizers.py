@@ -83,6 +83,17 @@ def test_separated_words_keep_their_numbers(wordpiece: Tokenizer, bpe: Tokenizer
     assert set(coded.words) == {0, 1, 2, 3} and bpe.decode(coded.ids) == "the bakers isn't far"
 
 
+def test_words_cut_one_by_one_give_the_tokens_of_the_text(
+    wordpiece: Tokenizer, bpe: Tokenizer
+) -> None:
+    text = "The cat's  box, 12 boxes"
+    for tokenizer in (wordpiece, bpe):
+        tokens = [token for word in tokenizer.pretokenize(text) for token in tokenizer.cut(word)]
+        assert tokens == tokenizer.encode(text, special=False).tokens
+    assert wordpiece.pretokenize("The cat's") == ["the", "cat", "'", "s"]
+    assert bpe.pretokenize("The cat's") == ["The", "Ġcat", "'s"]
+
+
 def test_bytes_come_back_unchanged(bpe: Tokenizer) -> None:
     for text in [
         "",
