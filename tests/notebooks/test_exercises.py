@@ -2,6 +2,7 @@
 passes its check.
 """
 
+import ast
 import math
 import re
 from collections import Counter
@@ -29,9 +30,19 @@ def exercises(path):
         a for cell in cells if cell.cell_type == "markdown" for a in ANSWER.findall(cell.source)
     ]
     code = [cell.source for cell in cells if cell.cell_type == "code"]
+    answers = [*given(code, "\n".join(answers)), *answers]
     for check, name in (found for source in code for found in CHECK.findall(source)):
         stub = next(source for source in code if f"def {name}(" in source)
         yield pytest.param(check, name, stub, "\n\n".join(answers), id=f"{path.stem}-{check}")
+
+
+def given(code, answers):
+    """The functions that the lesson gives and that an answer calls: cells without a check."""
+    for source in code:
+        if source.startswith("def ") and "checks." not in source:
+            for node in ast.parse(source).body:
+                if isinstance(node, ast.FunctionDef) and f"{node.name}(" in answers:
+                    yield ast.unparse(node)
 
 
 def verdict(check, name, source):
