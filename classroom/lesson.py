@@ -14,6 +14,7 @@ import torch
 
 from course_lib import peft, public_models, zoo
 from course_lib.data.embedders import SentenceEncoder
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.sentence import Sentence
 from course_lib.files import COURSE
@@ -152,6 +153,15 @@ def word_logits(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
     answer = model(ids)
     logits: torch.Tensor = answer[0] if isinstance(answer, tuple) else answer
     return logits
+
+
+def likeliest(
+    probabilities: torch.Tensor, tokenizer: Tokenizer, count: int = 5
+) -> list[tuple[str, float]]:
+    """The tokens with the highest of the probabilities [V], and these."""
+    shares, ids = probabilities.topk(count)
+    words = [tokenizer.decode([token]).strip() for token in ids.tolist()]
+    return list(zip(words, shares.tolist(), strict=True))
 
 
 def sentence_encoder(name: str) -> SentenceEncoder:

@@ -121,19 +121,23 @@ def _arrows(
 
 
 def _masks(axes: Axes, several: Sequence[Mask]) -> None:
-    """The masks beside each other, a row an output, a column an input."""
+    """The masks beside each other, a row an output, a column an input, coloured by its side."""
     left = 0.0
-    for index, mask in enumerate(several):
+    for mask in several:
         count = len(mask)
-        colour = BLUE if index == 0 else VERMILION
+        distance = np.arange(count) - np.arange(count)[:, None]  # below 0: an input on the left
+        sides = np.sign(distance) * mask
+        if not (sides < 0).any() or not (sides > 0).any():  # one side only, and the token itself
+            sides = np.where(mask, np.sign(sides.sum()), 0)
+        own = (mask > 0) & (sides == 0)
         edges = [left + i for i in range(count + 1)]
         axes.pcolormesh(
             edges,
             range(count + 1),
-            mask,
-            cmap=ListedColormap([PALE, colour]),
-            vmin=0,
-            vmax=1,
+            np.where(own, 2, sides),
+            cmap=ListedColormap([BLUE, PALE, VERMILION, GREY]),
+            vmin=-1,
+            vmax=2,
             edgecolors="white",
             linewidth=1.6,
         )

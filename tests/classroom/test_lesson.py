@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from classroom import lesson
-from course_lib import CourseError
+from course_lib import CourseError, zoo
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,12 @@ def test_sentence_transformers_opens_the_folder_of_an_adapter(tmp_path: Path) ->
     theirs = SentenceTransformer(str(folder), device="cpu").encode(texts, convert_to_tensor=True)
     ours = lesson.sentence_encoder("sbert-english").embed(texts)
     torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+
+
+def test_the_likeliest_tokens_come_first():
+    tokenizer = zoo.load("bert-english").tokenizer
+    shares = torch.zeros(tokenizer.vocab.size)
+    shares[tokenizer.encode("key door", special=False).ids] = torch.tensor([0.6, 0.3])
+    (first, high), (second, low) = lesson.likeliest(shares, tokenizer, 2)
+    assert (first, second) == ("key", "door")
+    assert (high, low) == pytest.approx((0.6, 0.3))

@@ -31,6 +31,14 @@ def test_arrows_come_from_what_the_output_sees(masks, from_left, from_right):
     )
 
 
+def test_the_cells_of_a_mask_have_the_colours_of_their_sides():
+    axes = figures.who_sees_whom(list("ab?de"), {"ELMo": [LEFT, LEFT.T], "BERT": [BOTH]}, 2).axes
+    forward, backward = (mesh.get_array().tolist() for mesh in axes[2].collections)
+    (two_sided,) = (mesh.get_array().tolist() for mesh in axes[3].collections)
+    assert (forward[1], backward[1]) == ([-1, -1, 0, 0, 0], [0, 1, 1, 1, 1])
+    assert two_sided[1] == [-1, 2, 1, 1, 1]
+
+
 def test_a_mask_of_another_size_is_refused():
     with pytest.raises(CourseError, match="GPT"):
         figures.who_sees_whom(["a", "b"], {"GPT": [LEFT]}, gap=1)
