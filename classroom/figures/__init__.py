@@ -17,6 +17,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     first_steps.py  lesson 00: questions that a text asks, one network in four uses, two means
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
+    positions.py    clocks, doors for positions, biases as maps, beyond the trained length
     probes.py       a probe at each layer, lines over the layers
     course_map.py   the lessons and what builds on what; ten years of models
     tables.py       tables of rows, papers' figures beside ours
@@ -63,6 +64,13 @@ from classroom.figures.maps import (
 )
 from classroom.figures.models import Tower, model, tower
 from classroom.figures.parse import annotations, head_arcs
+from classroom.figures.positions import (
+    bias_maps,
+    by_position,
+    clocks,
+    echoes,
+    position_doors,
+)
 from classroom.figures.probes import layer_lines, probe_layers
 from classroom.figures.sentences import (
     batch_matrix,

@@ -120,6 +120,11 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "one_network": figures.one_network,
     "next_words": lambda: figures.next_words({"t": (["a", "b"], torch.tensor([0.6, 0.4]))}),
     "two_means": lambda: figures.two_means(["a", "b"], torch.eye(2), [0, 1], [0.0, 0.9], "new"),
+    "clocks": lambda: figures.clocks(["a", "b"], torch.rand(2, 1, 2), ["fast"]),
+    "position_doors": figures.position_doors,
+    "bias_maps": lambda: figures.bias_maps({"ALiBi": -torch.rand(2, 4, 4)}),
+    "by_position": lambda: figures.by_position({"none": [0.0, 1.0]}, mark=1),
+    "echoes": lambda: figures.echoes("a b", {"none": "a c"}, mark=2),
     "timeline": figures.timeline,
     "lesson_map": lambda: figures.lesson_map("09_bert"),
 }
