@@ -1,13 +1,9 @@
-"""Lesson 03: sinusoids, clipped distances, rotary attention, ALiBi's penalty."""
-
-import math
+"""Lesson 03: sinusoids, clipped distances, rotations, ALiBi's penalty."""
 
 import torch
 from torch import Tensor
 
-from classroom.checks.base import Case, close, outcome
 from classroom.checks.exercise import exercise
-from classroom.lessons.self_attention.exercises import qkv
 
 
 @exercise(
@@ -39,38 +35,21 @@ def relative_index(q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
     return away.clamp(-clip, clip) + clip
 
 
-def _first_only(fn: object, case: Case) -> str:
-    """A query at position 0 is not turned, a key at position 0 neither: is at least that score
-    right?
-    """
-    alone = {name: value[..., :1, :] for name, value in case.items()}
-    value = outcome(fn, alone)
-    fits = isinstance(value, Tensor) and value.shape == alone["v"].shape
-    return rotary_attention.says["single_word"] if fits and not close(value, alone["v"]) else ""
-
-
 @exercise(
-    lambda g: [qkv(g, 5, 5, 4, 4), qkv(g, 4, 4, 6, 6, 2), qkv(g, 7, 7, 8, 8, 2, 3)],
-    hint=_first_only,
+    lambda g: [
+        (torch.randn(3, 4, generator=g), torch.randn(3, 2, generator=g)),
+        (torch.randn(2, 5, 6, generator=g), torch.arange(5)[:, None] / torch.tensor([1.0, 4, 20])),
+        (torch.randn(2, 3, 4, 8, generator=g), 2 * torch.randn(4, 4, generator=g)),
+    ],
 )
-def rotary_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention [... T Dh] whose queries and keys are turned by their positions 0, 1, 2, ...
+def turn(x: Tensor, angles: Tensor) -> Tensor:
+    """[... T d]: components 2i and 2i + 1 of x, turned counter-clockwise by angle i of their row.
 
-    Components 2i and 2i + 1 make a pair, turned counter-clockwise by position * 10000^(-2i / Dh).
+    angles [T d/2], in radians.
     """
-
-    def turn(x: Tensor, sign: int = 1, first: int = 0) -> Tensor:
-        axis = -2
-        width = x.shape[-1]
-        places = (torch.arange(x.shape[axis]) + first) * sign
-        shape = [1] * x.dim()
-        shape[axis] = -1
-        angles = places.view(shape) * 10000.0 ** (-torch.arange(0, width, 2) / width)
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = (a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos())
-        return torch.stack(pair, -1).flatten(-2)
-
-    return (turn(q) @ turn(k).mT / math.sqrt(q.shape[-1])).softmax(-1) @ v
+    a, b = x[..., 0::2], x[..., 1::2]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
 
 
 @exercise([(4, 5), (8, 3), (2, 6)])
