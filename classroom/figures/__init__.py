@@ -18,6 +18,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
     positions.py    clocks, doors for positions, biases as maps, beyond the trained length
+    peft.py         new weights in a frozen block, a product of thin matrices
     probes.py       a probe at each layer, lines over the layers
     course_map.py   the lessons and what builds on what; ten years of models
     tables.py       tables of rows, papers' figures beside ours
@@ -64,6 +65,7 @@ from classroom.figures.maps import (
 )
 from classroom.figures.models import Tower, model, tower
 from classroom.figures.parse import annotations, head_arcs
+from classroom.figures.peft import low_rank, new_weights
 from classroom.figures.positions import (
     bias_maps,
     by_position,
