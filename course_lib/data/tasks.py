@@ -150,7 +150,9 @@ def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
     with suppress(CourseError):
         opened = open_source(name, "test", "task", streaming=True)
         first = Rows(opened, name, user_map).first("test")
-    label = None if first is None else str(first.get("label")).casefold()
+    label = None
+    if first is not None:
+        label = str(first.get("label", first.get("labels"))).casefold()  # "labels": tags of words
     if first is not None and (label not in DOUBTFUL or (user_map and user_map.classes)):
         return "test"
     try:
