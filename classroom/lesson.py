@@ -5,23 +5,28 @@ run.
 import os
 import random
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy
 import torch
 
 from course_lib import peft, public_models, zoo
 from course_lib.data.embedders import SentenceEncoder
+from course_lib.data.inputs import Frame
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.sentence import Sentence
-from course_lib.files import COURSE
+from course_lib.files import COURSE, read_json
 from course_lib.files import DATA as OURS
+from course_lib.model import heads
+from course_lib.training.finetune import FineTuned, predict
 
 Scale = Literal["smoke", "lesson", "cpu", "gpu"]
 SCALES: tuple[str, ...] = get_args(Scale)
+TINTS = ("green", "orange", "blue", "purple", "yellow")  # of `figures.tokens`
 
 T = TypeVar("T")
 
@@ -164,6 +169,45 @@ def likeliest(
     return list(zip(words, shares.tolist(), strict=True))
 
 
+def adapted(name: str) -> FineTuned:
+    """A tagger that is a shipped adapter on its frozen base: "names-minilm" or "pos-english".
+
+    Raises:
+        CourseError: the base is a public model that is not on this machine.
+    """
+    folder = zoo.FOLDER.parent / "adapters" / name
+    card = read_json(folder / "card.json")
+    body, tokenizer, _ = zoo.require(card["base"], "encoder")
+    tagger = heads.TokenClassifier(body.stack, len(card["labels"]))
+    peft.load_pretrained(tagger, folder, **card["layout"])
+    frame = Frame(tokenizer, body.stack.config, "tagging", classes=len(card["labels"]))
+    return FineTuned(model=tagger.eval(), frame=frame, names=card["labels"])
+
+
+def marked(tuned: FineTuned, text: str) -> list[tuple[str, str]]:
+    """What a fine-tuned model says of a text, as boxes for `figures.tokens`.
+
+    A tagger gives each word its tag, "Paris/LOC", and each kind of tag a tint; a classifier gives
+    the text one label.
+
+    Args:
+        tuned: a tagger or a classifier, as `finetune` returns it.
+        text: its words are split from its punctuation marks.
+    """
+    if tuned.frame.kind != "tagging":
+        pair = {"pair": ""} if tuned.takes_pairs else {}
+        [number] = predict(tuned, [{"text": text} | pair])
+        return [(text, "plain"), (tuned.names[number], "blue")]
+    words = re.findall(r"\w+|[^\w\s]", text)
+    kinds = sorted({name.rpartition("-")[2] for name in tuned.names} - {"O"})
+    tints = {kind: TINTS[i % len(TINTS)] for i, kind in enumerate(kinds)}
+    boxes = []
+    for word, tag in zip(words, predict(tuned, [{"tokens": words}])[0], strict=True):
+        kind = tag.rpartition("-")[2]
+        boxes.append((f"{word}/{kind}", tints[kind]) if kind in tints else (word, "plain"))
+    return boxes
+
+
 def sentence_encoder(name: str) -> SentenceEncoder:
     """An encoder that gives a text one vector, by its name.
 
@@ -213,3 +257,29 @@ def transformers_folder(name: str, new: Path) -> Path:
     model, tokenizer, _ = zoo.open_model(name)
     zoo.save_pretrained(model, new, tokenizer=tokenizer)
     return new
+
+
+def library_base(name: str, tuned: FineTuned, new: Path) -> Any:
+    """The model of this name as transformers opens it, with a new head for a tuned model's task.
+
+    Args:
+        name: of the model.
+        tuned: a tagger or a classifier.
+        new: a folder for a model that has none of transformers'.
+    """
+    import transformers
+
+    logging: Any = transformers.utils.logging
+    is_tagger = tuned.frame.kind == "tagging"
+    kind = "AutoModelForTokenClassification" if is_tagger else "AutoModelForSequenceClassification"
+    folder = transformers_folder(name, new)
+    # the library peft asks it for this, and transformers says so on every call
+    warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+    loud = logging.get_verbosity()
+    logging.set_verbosity_error()  # it would say that the head is new
+    logging.disable_progress_bar()
+    try:
+        return getattr(transformers, kind).from_pretrained(folder, num_labels=len(tuned.names))
+    finally:
+        logging.set_verbosity(loud)
+        logging.enable_progress_bar()

@@ -110,3 +110,10 @@ def test_the_likeliest_tokens_come_first():
     (first, high), (second, low) = lesson.likeliest(shares, tokenizer, 2)
     assert (first, second) == ("key", "door")
     assert (high, low) == pytest.approx((0.6, 0.3))
+
+
+def test_an_adapter_marks_the_words_of_a_sentence() -> None:
+    boxes = lesson.marked(lesson.adapted("pos-english"), "The old man sat down, slowly.")
+    assert boxes[2][0] == "man/NOUN" and [text for text, _ in boxes][-1] == "./PUNCT"
+    tints = {text.rpartition("/")[2]: tint for text, tint in boxes}
+    assert tints["NOUN"] != tints["VERB"]

@@ -1,14 +1,12 @@
-"""Lesson 20: LoRA beside one Linear and inside it, an adapter, NF4 of one block."""
+"""Lesson 20: LoRA beside one Linear, how it starts, and inside it."""
 
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from classroom.checks.base import Case, answer, normal
+from classroom.checks.base import answer, normal
 from classroom.checks.exercise import exercise
-from course_lib.peft import nf4
 
 
 def _matrices(g: Generator, outputs: int, inputs: int, rank: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -87,74 +85,7 @@ def _judge_start(got: Any, linear: nn.Linear, rank: int) -> None:
 def lora_start(linear: nn.Linear, rank: int) -> tuple[Tensor, Tensor]:
     """(a, b): freezes the Linear; A random [r I], B zero [O r], both to be trained."""
     linear.requires_grad_(False)
-    a = nn.Parameter(torch.randn(rank, linear.in_features) / linear.in_features**0.5)
+    inputs = linear.in_features
+    a = nn.Parameter(torch.empty(rank, inputs).uniform_(-1, 1) / inputs**0.5)
     b = nn.Parameter(torch.zeros(linear.out_features, rank))
     return a, b
-
-
-@exercise(
-    lambda g: [
-        (
-            normal(g, rows, width),
-            normal(g, m, width),
-            normal(g, m),
-            normal(g, width, m),
-            normal(g, width),
-        )
-        for rows, width, m in ((3, 6, 2), (2, 5, 5))
-    ],
-)
-def adapter_forward(
-    h: Tensor, down: Tensor, down_bias: Tensor, up: Tensor, up_bias: Tensor
-) -> Tensor:
-    """h + up(gelu(down(h))).
-
-    h [N D], down [m D], down_bias [m], up [D m], up_bias [D], as in nn.Linear.
-    """
-    narrow = F.gelu(h @ down.T + down_bias)
-    return h + narrow @ up.T + up_bias
-
-
-def _codes_and_scale(got: Any, block: Tensor) -> tuple[Tensor, Tensor]:
-    refuse = nf4_block.refuse
-    refuse(
-        not isinstance(got, tuple | list) or len(got) != 2 or not isinstance(got[0], Tensor), "pair"
-    )
-    codes, scale = got[0], torch.as_tensor(got[1]).float()
-    refuse(scale.numel() != 1, "one_scale", shape=list(scale.shape))
-    refuse(codes.shape != block.shape, "shape", shape=list(codes.shape), wanted=list(block.shape))
-    refuse(codes.is_floating_point(), "values")
-    return codes.long(), scale.reshape(())
-
-
-def _block(fn: object) -> None:
-    for case in nf4_block.draw():
-        _codes_and_scale(answer(fn, case), case["block"])
-    nf4_block.compare(fn)
-
-
-def _which_value(fn: object, case: Case) -> str:
-    """What is wrong with the scale, or with the first wrong code."""
-    block, levels = case.values()
-    codes, scale = _codes_and_scale(answer(fn, case), block)
-    most, (right, _) = block.abs().max(), nf4_block.reference(block, levels)
-    nf4_block.refuse(not torch.allclose(scale, most), "scale", scale=scale, most=most)
-    at = int((codes != right).nonzero()[0]) if not torch.equal(codes, right) else 0
-    values = {"value": block[at], "ratio": block[at] / scale, "code": codes[at]}
-    return nf4_block.says["nearest"].format(**values, right=right[at], level=levels[right[at]])
-
-
-@exercise(
-    lambda g: [(0.3 * normal(g, 64) - offset, nf4.levels()) for offset in (0.0, 0.4)],
-    form=lambda got: (got[0].long(), torch.as_tensor(got[1]).float().reshape(())),
-    hint=_which_value,
-    judge=_block,
-)
-def nf4_block(block: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
-    """(codes, scale): the number of each value's nearest level, and the divisor of the block.
-
-    block [N]; levels [16], ascending from -1 to 1; codes Int[N] from 0 to 15; scale a tensor of one
-    number."""
-    scale = block.abs().max()
-    codes = (block[:, None] / scale - levels).abs().argmin(dim=1)
-    return codes, scale

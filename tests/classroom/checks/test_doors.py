@@ -133,7 +133,7 @@ def test_10_a_folder_of_labels(
 
 
 def test_20_a_folder_of_labels(tmp_path: Path) -> None:
-    space = started("20_peft", tmp_path, "data", source=own_labels(tmp_path))
+    space = started("20_peft", tmp_path, "task", source=own_labels(tmp_path))
     assert space["task"]["train"].features["label"].names == ["bad", "good"]
     assert all(text.startswith("mine dev") for text in space["task"]["test"]["text"])
 

@@ -110,6 +110,8 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "sentence_map": lambda: figures.sentence_map(
         {"encoder": torch.randn(13, 4)}, ["bread", "bike"] * 6, ["bread"], question="Why?"
     ),
+    "new_weights": lambda: figures.new_weights({"LoRA": 9, "adapter": 9, "prefix": 9, "prompt": 1}),
+    "low_rank": lambda: figures.low_rank(torch.ones(6, 2), torch.ones(2, 9), torch.ones(6, 9)),
     "expectations": lambda: figures.expectations("ab$", [0, 1, 2], torch.eye(3)),
     "continuation": lambda: figures.continuation(["a", "b", "c"], 1, [0.5, 0.25]),
     "sampling": lambda: figures.sampling(
