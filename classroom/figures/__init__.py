@@ -15,6 +15,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
     decoding.py     a language model that answers and writes: expectations, samplers, its cache
     first_steps.py  lesson 00: questions that a text asks, one network in four uses, two means
+    translators.py  a translator: alignment, the whole model, its attentions, its residual stream
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
     positions.py    clocks, doors for positions, biases as maps, beyond the trained length
@@ -84,5 +85,20 @@ from classroom.figures.sentences import (
 )
 from classroom.figures.subwords import coloured, cuts, lattice, merge_tree
 from classroom.figures.tables import boxes, table
-from classroom.figures.trees import Option, search_tree
+from classroom.figures.translators import (
+    alignment,
+    residual_stream,
+    stream_parts,
+    three_attentions,
+    translator,
+    translator_tensors,
+)
+from classroom.figures.trees import (
+    Option,
+    grow_tree,
+    options,
+    probability,
+    search_tree,
+    two_ways,
+)
 from classroom.figures.words import parallelogram, push_pull, vector_strips, word_matrix

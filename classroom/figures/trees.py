@@ -3,9 +3,9 @@ it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
@@ -21,6 +21,7 @@ def search_tree(
     table: Mapping[_Words, Mapping[str, float]],
     paths: Mapping[str, Sequence[str]] | None = None,
     *,
+    root: str = "⟨start⟩",
     size: tuple[float, float] = (9.5, 5.0),
 ) -> Figure:
     """What may follow what, left to right, with the probability on each branch and the product at
@@ -29,6 +30,7 @@ def search_tree(
     Args:
         table: words so far -> (next word -> probability); () is the beginning.
         paths: name -> words, drawn bold in a colour of its own, its name at its end.
+        root: what stands at the beginning.
     """
     leaves = _leaves(table)
     ends = {leaf: float(index) for index, leaf in enumerate(leaves)}
@@ -47,7 +49,7 @@ def search_tree(
             colour, thick = (GREY, 1.2) if on is None else (PALETTE[on], 3.4)
             up, dash = _height(parent, ends), DASHES[on or 0]
             axes.plot(
-                [x - 1 + 0.2, x - 0.2],
+                [x - 1, x],
                 [up, y],
                 zorder=1,
                 color=colour,
@@ -64,9 +66,7 @@ def search_tree(
                 fontsize=12,
                 bbox=WHITE,
             )
-        centred(
-            axes, x, y, node[-1] if node else "⟨start⟩", fontsize=13, color=INK, zorder=3, bbox=BOX
-        )
+        centred(axes, x, y, node[-1] if node else root, fontsize=13, color=INK, zorder=3, bbox=BOX)
     for leaf, height in ends.items():
         names = [name for name, words in (paths or {}).items() if tuple(words) == leaf]
         colour = PALETTE[chosen[leaf]] if leaf in chosen else GREY
@@ -81,6 +81,31 @@ def search_tree(
 def probability(table: Mapping[_Words, Mapping[str, float]], words: Sequence[str]) -> float:
     """The product of the probabilities along the words."""
     return math.prod(table[tuple(words[:i])][word] for i, word in enumerate(words))
+
+
+def grow_tree(follow: Callable[[_Words], Mapping[str, float]], steps: int) -> dict[_Words, Any]:
+    """The table of `search_tree`: what may follow the words so far, and what may follow that.
+
+    Args:
+        follow: words so far -> (next word -> probability).
+        steps: how deep the tree is.
+    """
+    table: dict[_Words, Any] = {}
+    level: list[_Words] = [()]
+    for _ in range(steps):
+        table |= {words: dict(follow(words)) for words in level}
+        level = [(*words, word) for words in level for word in table[words]]
+    return table
+
+
+def two_ways(table: Mapping[_Words, Mapping[str, float]]) -> dict[str, _Words]:
+    """The way that takes the likelier word each time, and the likeliest of all ways."""
+    greedy: _Words = ()
+    while greedy in table:
+        follows = table[greedy]
+        greedy = (*greedy, max(follows, key=lambda word: follows[word]))
+    likeliest = max(_leaves(table), key=lambda words: probability(table, words))
+    return {"greedy": greedy, "likeliest": likeliest}
 
 
 def _leaves(table: Mapping[_Words, Mapping[str, float]], node: _Words = ()) -> list[_Words]:
@@ -108,6 +133,32 @@ class Option:
     token: str
     score: float
     fate: Literal["kept", "ended", "dropped"]
+
+
+Way = tuple[int, int, float]  # parent, token id, score
+
+
+def options(
+    ways: Sequence[Way], kept: Sequence[Way], ended: Sequence[Way], name: Callable[[int], str]
+) -> list[Option]:
+    """One step of a beam search for `beam_tree`.
+
+    Args:
+        ways: all ways to go on that were looked at, best first.
+        kept: those that are followed.
+        ended: those that have ended.
+        name: a token's id -> its text.
+    """
+    found = []
+    for way in ways:
+        fate: Literal["kept", "ended", "dropped"] = "dropped"
+        if way in kept:
+            fate = "kept"
+        elif way in ended:
+            fate = "ended"
+        parent, token, score = way
+        found.append(Option(parent, name(token), score, fate))
+    return found
 
 
 @dataclass(frozen=True)

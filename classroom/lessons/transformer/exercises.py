@@ -1,7 +1,8 @@
-"""Lesson 02: layer norm, the residual branch; what the decoder reads, label smoothing, one step of
-the beam.
+"""Lesson 02: attention from one text to another, layer norm, the residual branch; what the decoder
+reads, one step of the beam.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from classroom.checks.base import Case, close, integers, normal, outcome
+from classroom.checks.base import Case, close, integers, normal, outcome, row_mask
 from classroom.checks.exercise import exercise
 
 _Function = Callable[[Tensor], Tensor]
@@ -44,6 +45,41 @@ class _Part:
         return self.name
 
 
+def _attentions(
+    g: Generator,
+) -> list[tuple[Tensor, Tensor, _Function, _Function, _Function, Tensor]]:
+    """A text to itself, a text to another as long as it, and one to another padded one, in a batch
+    with two heads.
+    """
+    causal = torch.ones(4, 4, dtype=torch.bool).tril()
+    every = torch.ones(1, 4, dtype=torch.bool)
+    cases: list[tuple[Tensor, Tensor, _Function, _Function, _Function, Tensor]] = []
+    for shape, length, mask in (((4, 6), 4, every), ((4, 6), 4, causal), ((2, 3, 6), 5, None)):
+        x = normal(g, *shape)
+        source = normal(g, *shape[:-2], length, 6)
+        q, k, v = (_Part(name, _heads(normal(g, 6, 8))) for name in "qkv")
+        cases.append((x, source, q, k, v, row_mask(5, 3)[:, None, None] if mask is None else mask))
+    return cases
+
+
+def _heads(matrix: Tensor) -> _Function:
+    """A linear map whose output is split into two heads."""
+    return lambda x: (x @ matrix).reshape(*x.shape[:-1], 2, 4).transpose(-3, -2)
+
+
+@exercise(_attentions)
+def attend(
+    x: Tensor, source: Tensor, q: _Function, k: _Function, v: _Function, mask: Tensor
+) -> Tensor:
+    """softmax(q(x) k(source)^T / sqrt(Dh)) v(source), [B H Tq Dh]; mask Bool, True = may attend."""
+    queries = q(x)
+    keys = k(source)
+    values = v(source)
+    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    least = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, least).softmax(-1) @ values
+
+
 def _branches(g: Generator) -> list[tuple[Tensor, _Function, _Function, bool]]:
     """The norm has a scale and a shift, so that leaving it out or doing it twice shows."""
     scale, shift = 1 + 0.5 * normal(g, 6), 0.5 * normal(g, 6)
@@ -71,25 +107,6 @@ def decoder_input(target: Tensor, start: int) -> Tensor:
     """The target Int[B U] one place to the right, `start` in front, the last token dropped."""
     first = torch.full_like(target[:, :1], start)
     return torch.cat((first, target[:, :-1]), dim=1)
-
-
-@exercise(
-    lambda g: [
-        (2 * normal(g, n, v), integers(g, v, n), s)
-        for n, v, s in ((4, 5, 0.1), (6, 9, 0.3), (3, 4, 0.0))
-    ],
-    learns="logits",
-)
-def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
-    """Mean cross-entropy against (1 - smoothing) on the target plus smoothing / V on each of the V
-    tokens.
-
-    logits [N V], target Int[N].
-    """
-    V = logits.shape[-1]
-    hot = F.one_hot(target, V)
-    wanted = (1 - smoothing) * hot + smoothing / V
-    return -(wanted * logits.log_softmax(-1)).sum(-1).mean()
 
 
 def _sorted(fn: object, case: Case) -> str:

@@ -95,6 +95,11 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "probe_layers": lambda: figures.probe_layers(["a", "cat"], 1, ["x", "y", "z"]),
     "head_arcs": lambda: figures.head_arcs(NEXT, ARC_WORDS, GOVERNORS, title="head 1-1"),
     "search_tree": lambda: figures.search_tree(TABLE, {"best": ("b", "x")}),
+    "alignment": lambda: figures.alignment(torch.eye(2), ["der", "Hund"], ["the", "dog"]),
+    "three_attentions": lambda: figures.three_attentions(
+        {"one": (torch.ones(1, 2), ["x"], ["a", "b"])}, focus=[0]
+    ),
+    "residual_stream": lambda: figures.residual_stream([1.0, 2.0], {"f": [0.5, -1.0]}, token="x"),
     "arrows": lambda: figures.arrows(ARROWS),
     "signed_map": lambda: figures.signed_map([[1.0, -1.0]], size=(2, 1), bar="sign"),
     "number_map": lambda: figures.number_map({"d": [[0, 1], [-1, 0]]}),
