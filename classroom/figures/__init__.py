@@ -12,6 +12,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     contexts.py     who sees whom, and what a model says at a gap
     words.py        word vectors: as colours, pulled and pushed, in groups, as parallelograms
     sentences.py    sentence vectors: pooling, a batch as a matrix, a map; what a search finds
+    spans.py        every answer from a first to a last token
     subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
     decoding.py     a language model that answers and writes: expectations, samplers, its cache
     first_steps.py  lesson 00: questions that a text asks, one network in four uses, two means
@@ -83,6 +84,7 @@ from classroom.figures.sentences import (
     sentence_map,
     two_encoders,
 )
+from classroom.figures.spans import span_table
 from classroom.figures.subwords import coloured, cuts, lattice, merge_tree
 from classroom.figures.tables import boxes, table
 from classroom.figures.translators import (

@@ -1,31 +1,13 @@
-"""Lesson 10: a class read at [CLS], a batch of pairs, a frozen body, labels of words on pieces,
-answers as spans.
-"""
+"""Lesson 10: labels of words on pieces, a batch of pairs, answers as spans."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
-from classroom.checks.base import answer, listed, normal
+from classroom.checks.base import listed, normal
 from classroom.checks.exercise import exercise
-
-
-@exercise(
-    lambda g: [
-        (normal(g, b, t, d), normal(g, d, d), normal(g, d), normal(g, c, d), normal(g, c))
-        for b, t, d, c in ((2, 6, 4, 3), (3, 5, 4, 4), (1, 4, 5, 2))
-    ],
-)
-def cls_logits(h: Tensor, w_pool: Tensor, b_pool: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    """Class logits [B C]: BERT's pooler on [CLS], then one linear layer.
-
-    h [B T D]; w_pool [D D], b_pool [D], w [C D], b [C] as in nn.Linear, an output a row.
-    """
-    pooled = (h[:, 0] @ w_pool.T + b_pool).tanh()
-    return pooled @ w.T + b
 
 
 @exercise(
@@ -51,65 +33,6 @@ def pair_batch(
     segments = torch.tensor([right(parts, 0) for _, parts in rows])
     attention_mask = torch.tensor([[i < len(row) for i in range(width)] for row, _ in rows])
     return ids, segments, attention_mask
-
-
-def _frozen(fn: object) -> None:
-    from course_lib.families.bert import bert
-    from course_lib.model.heads import Classifier, TokenClassifier
-    from course_lib.model.transformer import Transformer
-
-    for head, classes in ((TokenClassifier, 3), (Classifier, 2)):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            model = head(Transformer(bert(20, width=8, layers=2, heads=2, length=8)), classes)
-            before = {name: value.clone() for name, value in model.state_dict().items()}
-            chosen = _parameters(answer(fn, {"model": model}))
-        kept = all(torch.equal(value, model.state_dict()[name]) for name, value in before.items())
-        _judge_frozen(model, chosen, kept)
-
-
-def _judge_frozen(model: nn.Module, chosen: list[Any], kept: bool) -> None:
-    refuse = freeze.refuse
-    name_of = {id(p): name for name, p in model.named_parameters()}
-    for p in chosen:
-        refuse(
-            not isinstance(p, nn.Parameter) or id(p) not in name_of,
-            "strange",
-            kind=type(p).__name__,
-        )
-    refuse(not kept, "changed")
-    trained = {name_of[id(p)] for p in chosen}
-    body = {name for name in name_of.values() if name.startswith("stack.")}
-    head = set(name_of.values()) - body
-    grown = {name for name, p in model.named_parameters() if p.requires_grad}
-    refuse(trained & body and grown >= body, "open")
-    refuse(trained & body and not grown & body, "body_listed")
-    refuse(grown >= body, "body_open")
-    refuse(
-        grown & body,
-        "body_part_open",
-        first=min(grown & body, default=""),
-        others=len(grown & body) - 1,
-    )
-    refuse(head - grown, "head_closed", first=min(head - grown, default=""))
-    refuse(head - trained, "head_unlisted", missing=", ".join(sorted(head - trained)[:3]))
-    refuse(len(chosen) != len(trained), "twice")
-
-
-def _parameters(value: Any) -> list[Any]:
-    """What the student lists: parameters, named parameters, or an optimizer's."""
-    if isinstance(value, torch.optim.Optimizer):
-        return [p for group in value.param_groups for p in group["params"]]
-    no_list = isinstance(value, Tensor | str) or not isinstance(value, Iterable)
-    freeze.refuse(no_list, "no_list", kind=type(value).__name__)
-    return list(value)
-
-
-@exercise(judge=_frozen)
-def freeze(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters to be trained; the body (model.stack) is frozen, the head is not."""
-    model.stack.requires_grad_(False)
-    return [p for name, p in model.named_parameters() if not name.startswith("stack.")]
 
 
 @exercise(

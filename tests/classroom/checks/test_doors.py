@@ -117,19 +117,13 @@ def test_a_public_model(
     assert said.count(says) == often and "nothing is fetched" not in said
 
 
-@pytest.mark.parametrize("pair", [False, True], ids=["one text", "two texts"])
-def test_10_a_folder_of_labels(
-    pair: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space = started(
-        "10_bert_finetuning", tmp_path, "data", "by-hand-batches", source=own_labels(tmp_path, pair)
-    )
-    assert space["OWN"] and space["names"] == ["bad", "good"]
-    assert all(text.startswith("mine dev") for text in space["single"]["test"]["text"]), (
+def test_10_a_folder_of_labels(tmp_path: Path) -> None:
+    folder = own_labels(tmp_path)
+    space = started("10_bert_finetuning", tmp_path, "remarks", source=folder)
+    assert space["classes"] == ["bad", "good"]
+    assert all(text.startswith("mine dev") for text in space["tests"]["text"]), (
         "a test set has no labels"
     )
-    assert space["frame"].kind == ("pair" if pair else "single")
-    assert "classes: ['bad', 'good']" in capsys.readouterr().out
 
 
 def test_20_a_folder_of_labels(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "gpt1_inputs": figures.gpt1_inputs,
     "next_tokens": lambda: figures.next_tokens(["the", "cat", "sat", "."], [0.1, 0.5, 0.9]),
     "bert_heads": figures.bert_heads,
+    "span_table": lambda: figures.span_table(["a", "b"], [0.5, 1.0], [2.0, -1.0]),
     "confusion": lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]),
     "score_grid": lambda: figures.score_grid(SCORES),
     "layer_lines": lambda: figures.layer_lines({"a": [[1.0, 2.0], [2.0, 3.0]]}),
