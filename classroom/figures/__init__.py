@@ -31,7 +31,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
 """
 # ruff: noqa: F401  the names are the package's
 
-from classroom.figures.attention import heads_split, looks, one_query, staircase
+from classroom.figures.attention import heads_layer, heads_split, looks, one_query, staircase
 from classroom.figures.charts import (
     arrows,
     bars,

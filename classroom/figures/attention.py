@@ -213,6 +213,54 @@ def _grid(
 
 
 @styled
+def heads_layer(looks: Numbers) -> Figure:
+    """A whole attention layer with several heads: split, look, mix, merge, `out`.
+
+    Args:
+        looks: the weights of its heads, [H T T].
+    """
+    maps = array(looks)
+    heads = len(maps)
+    figure, axes = canvas(WIDEST, 0.9 + 1.1 * heads)
+    top = 1.2 * heads
+    strip = 0.22  # the width Dh of one head
+    titles = {0.5: "x\n[T D]", 2.95: "q    k    v\n[H T Dh]", 5.0: "weights\n[H T T]"}
+    titles |= {6.9: "mixtures\n[H T Dh]", 8.75: "merged\n[T D]", 10.5: "through out\n[T D]"}
+    for at, title in titles.items():
+        centred(axes, at, top + 0.35, title, fontsize=12)
+    middle = (top - 0.2) / 2
+    wide = heads * strip
+    for left in (0.5 - wide / 2, 10.5 - wide / 2):
+        _block(axes, left, middle - 0.5, wide, PALE)
+    arrow(axes, (8.75 + wide / 2 + 0.1, middle), (10.5 - wide / 2 - 0.1, middle))
+    for head in range(heads):
+        bottom = top - 1.2 * (head + 1) + 0.1
+        height = bottom + 0.5
+        tint = TINTS[HUES[head % len(HUES)]]
+        for part in (2.45, 2.95, 3.45):
+            _block(axes, part - strip / 2, bottom, strip, tint)
+        spot = (4.5, 5.5, bottom, bottom + 1)
+        axes.imshow(maps[head], extent=spot, cmap="Blues", vmin=0, vmax=1, zorder=2)
+        axes.add_patch(Rectangle((4.5, bottom), 1, 1, fill=False, edgecolor=GREY, zorder=3))
+        _block(axes, 6.9 - strip / 2, bottom, strip, tint)
+        _block(axes, 8.75 - wide / 2 + head * strip, middle - 0.5, strip, tint)
+        arrow(axes, (0.5 + wide / 2 + 0.1, middle), (2.2, height))
+        arrow(axes, (3.7, height), (4.4, height))
+        arrow(axes, (5.6, height), (6.65, height))
+        arrow(axes, (7.15, height), (8.75 - wide / 2 - 0.1, middle))
+        axes.text(2.15, bottom + 1.02, f"head {head}", fontsize=11, color=INK, va="bottom")
+    axes.set(xlim=(-0.3, 11.3), ylim=(-0.1, top + 0.9))
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    return figure
+
+
+def _block(axes: Axes, left: float, bottom: float, width: float, tint: str) -> None:
+    """A matrix of T rows, as a block one unit high."""
+    axes.add_patch(Rectangle((left, bottom), width, 1, facecolor=tint, edgecolor=GREY))
+
+
+@styled
 def staircase(words: Sequence[str], scores: Numbers, mask: Numbers) -> Figure:
     """What a mask does: the scores, the scores that are left, and the weights after the softmax.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.data.tokenizers import Tokenizer
@@ -173,3 +173,29 @@ def repeated_pairs(ids: Int[Tensor, " T"]) -> tuple[Int[Tensor, " N"], Int[Tenso
         ends[pair] = t + 1
     at = torch.tensor(places, dtype=torch.long).reshape(-1, 2)
     return at[:, 0], at[:, 1]
+
+
+def looked_at_alike(
+    weights: Float[Tensor, "T T"], queries: Int[Tensor, " N"], keys: Int[Tensor, " N"]
+) -> Int[Tensor, " N"]:
+    """For each query another key, which gets about the same weight as its own: a control.
+
+    Args:
+        weights: attention weights, queries in rows.
+        queries: positions that look.
+        keys: a position before each, after the start token at 0. It is never the answer.
+
+    Returns:
+        Of the positions between the start token and the query, the one with the nearest weight.
+
+    >>> weights = torch.tensor([[0.0] * 5] * 4 + [[0.4, 0.2, 0.1, 0.1, 0.2]])
+    >>> looked_at_alike(weights, torch.tensor([4]), torch.tensor([2])).tolist()
+    [3]
+    """
+    rows = weights[queries]
+    distance = (rows - rows.gather(1, keys[:, None])).abs()
+    positions = torch.arange(rows.shape[1])
+    distance[positions >= queries[:, None]] = torch.inf
+    distance[positions == keys[:, None]] = torch.inf
+    distance[:, 0] = torch.inf
+    return distance.argmin(dim=1)

@@ -52,6 +52,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "one_query": lambda: figures.one_query(
         WORDS[:3], 1, [4.5, 0.5], torch.eye(3)[:, :2], torch.eye(3)[:, 1:], [0.2, 0.1, 0.7]
     ),
+    "heads_layer": lambda: figures.heads_layer(torch.eye(3).expand(2, 3, 3)),
     "heads_split": lambda: figures.heads_split(4, 2, 3),
     "staircase": lambda: figures.staircase(WORDS, WEIGHTS[0], MASKS["causal"]),
     "curves": lambda: figures.curves(RISING, marks={2: "x"}, levels={"chance": 2.5}),
@@ -564,3 +565,11 @@ def test_a_moved_arrow_of_a_true_parallelogram_ends_at_its_corner() -> None:
     points = [dots.get_offsets() for dots in drawn.axes[0].collections]
     (one, other), (third, _), (star, *_) = points[:3]
     assert list(star) == pytest.approx(list(third + other - one))
+
+
+def test_heads_layer_shows_the_weights_of_each_head() -> None:
+    (axes,) = FIGURES["heads_layer"]().axes
+    assert len(axes.images) == 2
+    shown = [torch.as_tensor(image.get_array()) for image in axes.images]
+    assert all((matrix == torch.eye(3)).all() for matrix in shown)
+    assert {"head 0", "head 1"} <= {text.get_text() for text in axes.texts}

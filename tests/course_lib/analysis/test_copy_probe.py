@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.analysis.copy_probe import repeated_pairs
+from course_lib.analysis.copy_probe import looked_at_alike, repeated_pairs
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,11 @@ def test_repeated_pairs(ids: list[int], places: list[tuple[int, int]]) -> None:
     t, s = repeated_pairs(torch.tensor(ids))
     assert list(zip(t.tolist(), s.tolist(), strict=True)) == places
     assert all(ids[later + 1] == ids[earlier] for later, earlier in places)
+
+
+def test_looked_at_alike_takes_neither_start_nor_key_nor_query() -> None:
+    weights = torch.full((6, 6), 0.5)
+    weights[5] = torch.tensor([0.30, 0.10, 0.28, 0.30, 0.02, 0.30])
+    queries = torch.tensor([5, 4])
+    keys = torch.tensor([3, 1])
+    assert looked_at_alike(weights, queries, keys).tolist() == [2, 2]
