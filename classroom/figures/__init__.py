@@ -15,8 +15,8 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     spans.py        every answer from a first to a last token
     subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
     decoding.py     a language model that answers and writes: expectations, samplers, its cache
-    first_steps.py  lesson 00: questions that a text asks, one network in four uses, two means
     translators.py  a translator: alignment, the whole model, its attentions, its residual stream
+    first_steps.py  lesson 00: questions that a text asks, one network in four uses, few labels
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
     positions.py    clocks, doors for positions, biases as maps, beyond the trained length
@@ -54,7 +54,13 @@ from classroom.figures.drawings import (
     stacks,
     tokens,
 )
-from classroom.figures.first_steps import free_questions, next_words, one_network, two_means
+from classroom.figures.first_steps import (
+    free_questions,
+    next_words,
+    one_network,
+    over_labels,
+    two_means,
+)
 from classroom.figures.live import explore, train_with_progress
 from classroom.figures.maps import (
     attention_map,

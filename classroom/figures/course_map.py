@@ -46,8 +46,9 @@ _Point = tuple[float, float]
 
 def arrows(lessons: dict[str, Outline]) -> Iterator[tuple[str, str]]:
     """What the map draws: (needed, lesson), without what follows (03 needs 02, which needs 01: no
-    arrow from 01).
+    arrow from 01). A lesson that needs none comes after the first.
     """
+    first = min(lessons)
 
     @functools.cache
     def all_needs(name: str) -> frozenset[str]:
@@ -55,6 +56,8 @@ def arrows(lessons: dict[str, Outline]) -> Iterator[tuple[str, str]]:
         return frozenset(direct).union(*(all_needs(need) for need in direct))
 
     for name, lesson in lessons.items():
+        if not lesson.needs and name != first:
+            yield first, name
         for need in lesson.needs:
             if not any(need in all_needs(other) for other in lesson.needs):
                 yield need, name

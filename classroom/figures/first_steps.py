@@ -1,5 +1,5 @@
 """Lesson 00's pictures: questions that a text asks by itself, one network in four uses, the next
-words at several temperatures, a text between two means.
+words at several temperatures, a text between two means, methods over the number of labels.
 """
 
 import math
@@ -15,6 +15,7 @@ from classroom.figures.style import (
     GREY,
     INK,
     ORANGE,
+    PALETTE,
     TINTS,
     VERMILION,
     Numbers,
@@ -68,7 +69,7 @@ class _Use(NamedTuple):
 
 
 _USES = (
-    _Use("1  as it is", "She opened the [MASK].", "unchanged", "", "door", "08, 09, 18"),
+    _Use("1  as it is", "She opened\nthe [MASK].", "unchanged", "", "door", "08, 09, 18"),
     _Use(
         "2  its vectors",
         "a text",
@@ -127,22 +128,28 @@ def one_network() -> Figure:
     return figure
 
 
+_OTHERS = "all others"
+
+
 @styled
 def next_words(words: Mapping[str, tuple[Sequence[str], Numbers]], top: float = 0.0) -> Figure:
     """The likeliest next words as bars, a panel for each list.
 
     Args:
-        words: title -> (words, likeliest first; their probabilities).
-        top: the largest probability that has room; of all lists if it is 0.
+        words: title -> (words, likeliest first; their probabilities). What is missing to 1 is the
+            grey bar of all other words.
+        top: the largest probability that has room; of all bars if it is 0.
     """
-    figure, grid = panels(4.0 * len(words) + 0.3, 3.7, 1, len(words))
-    room = 100 * (top or max(float(array(shares).max()) for _, shares in words.values()))
-    for axes, (title, (names, probabilities)) in zip(grid, words.items(), strict=True):
+    figure, grid = panels(4.0 * len(words) + 0.3, 4.1, 1, len(words))
+    bars = {title: _with_others(*given) for title, given in words.items()}
+    room = 100 * (top or max(max(shares) for _, shares in bars.values()))
+    for axes, (title, (names, probabilities)) in zip(grid, bars.items(), strict=True):
         shares = 100 * array(probabilities)
         rows = range(len(names))
-        axes.barh(rows, shares, color=BLUE, height=0.7)
+        colours = [TINTS["dark"] if name == _OTHERS else BLUE for name in names]
+        axes.barh(rows, shares, color=colours, height=0.7)
         for row, share in zip(rows, shares, strict=True):
-            digits = 0 if share >= 9.5 else 1
+            digits = 0 if 9.5 <= share < 99 else 1
             axes.text(share + 0.02 * room, row, f"{share:.{digits}f}%", va="center", fontsize=12)
         axes.set_yticks(rows, [name.strip() or repr(name) for name in names], fontsize=13)
         axes.set_xticks([])
@@ -151,6 +158,15 @@ def next_words(words: Mapping[str, tuple[Sequence[str], Numbers]], top: float = 
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
     return figure
+
+
+def _with_others(names: Sequence[str], probabilities: Numbers) -> tuple[list[str], list[float]]:
+    """The words and their probabilities, and what is left for all others if it is 0.1% or more."""
+    shares = [float(share) for share in array(probabilities)]
+    rest = 1 - sum(shares)
+    if rest < 0.001:
+        return [*names], shares
+    return [*names, _OTHERS], [*shares, rest]
 
 
 @styled
@@ -190,6 +206,55 @@ def two_means(
     axes.margins(0.16, 0.2)
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_axis_off()
+    return figure
+
+
+@styled
+def over_labels(
+    results: Mapping[str, Sequence[tuple[float, float, float]]],
+    sizes: Sequence[int],
+    guessing: float,
+) -> Figure:
+    """How often each method is right after so many labels: dots with their intervals, side by side.
+
+    Args:
+        results: method -> (mean, low, high) in percent, one for each size.
+        sizes: numbers of labelled examples, one group of dots each.
+        guessing: of whoever guesses, in percent; a dotted line.
+    """
+    figure, axes = canvas(10, 5)
+    step = 0.8 / len(results)  # between two dots of a group
+    for index, (name, rows) in enumerate(results.items()):
+        colour = PALETTE[index % len(PALETTE)]
+        offset = step * (index - (len(results) - 1) / 2)
+        xs = [group + offset for group in range(len(sizes))]
+        means, lows, highs = (list(column) for column in zip(*rows, strict=True))
+        axes.plot(xs, means, color=colour, linewidth=1.4, alpha=0.6)
+        axes.vlines(xs, lows, highs, color=colour, linewidth=2.6)
+        look: dict[str, Any] = {"marker": "osD^"[index % 4], "linestyle": ""}
+        axes.plot(xs, means, color=colour, markersize=10, label=name, **look)
+    axes.axhline(guessing, color=GREY, linestyle=":", linewidth=1.6, zorder=0)
+    axes.annotate(
+        "guessing",
+        (1.0, guessing),
+        (6, 0),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        va="center",
+        color=GREY,
+        fontsize=12,
+    )
+    axes.set_xticks(range(len(sizes)), [f"{size} labels" for size in sizes])
+    axes.tick_params(axis="x", length=0)
+    axes.set(ylabel="right (%)", xlim=(-0.55, len(sizes) - 0.45))
+    axes.legend(
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=len(results),
+        frameon=False,
+        handletextpad=0.2,
+        columnspacing=1.6,
+    )
     return figure
 
 

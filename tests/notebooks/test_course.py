@@ -64,7 +64,8 @@ def test_a_new_lesson_gets_its_lines():
 def test_arrows_leave_boxes_alone():
     for need, name in arrows(COURSE):
         boxes = [x.place for x in COURSE.values() if x.name not in (need, name) and not x.wide]
-        _, free = route(COURSE[need].place, COURSE[name].place, boxes, wide=COURSE[name].wide)
+        curve, free = route(COURSE[need].place, COURSE[name].place, boxes, wide=COURSE[name].wide)
+        assert all(-0.5 <= x <= 5.5 for x, _ in curve), f"{need} to {name} leaves the picture"
         assert free, (
             f"the arrow from {need} to {name} runs through a box: move one in its lesson.toml"
         )
@@ -78,6 +79,7 @@ def test_arrows_say_all_that_is_needed_and_no_more():
         for need in list(reached[name]):
             reached[name] |= reached[need]
         assert set(COURSE[name].needs) <= reached[name]
+        assert name == NAMES[0] or reached[name]  # no box stands alone
     assert len({lesson.place for lesson in COURSE.values()}) == len(COURSE)
     assert all(
         lesson.place[1] > COURSE[need].place[1]

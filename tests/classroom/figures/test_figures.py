@@ -127,6 +127,9 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "cache_steps": lambda: figures.cache_steps(["a", "b", "c"], torch.eye(3)),
     "free_questions": lambda: figures.free_questions(["a", "b", "c"]),
     "one_network": figures.one_network,
+    "over_labels": lambda: figures.over_labels(
+        {"a": [(60.0, 55.0, 65.0), (70.0, 65.0, 75.0)], "b": [(50.0, 45.0, 55.0)] * 2}, (20, 50), 50
+    ),
     "next_words": lambda: figures.next_words({"t": (["a", "b"], torch.tensor([0.6, 0.4]))}),
     "two_means": lambda: figures.two_means(["a", "b"], torch.eye(2), [0, 1], [0.0, 0.9], "new"),
     "clocks": lambda: figures.clocks(["a", "b"], torch.rand(2, 1, 2), ["fast"]),
@@ -339,6 +342,20 @@ def test_two_means_writes_the_distances() -> None:
 def test_next_words_have_their_probabilities() -> None:
     said = words(FIGURES["next_words"]())
     assert said == ["60%", "40%"]
+
+
+def test_what_the_shown_words_leave_is_a_bar_of_its_own() -> None:
+    drawn = figures.next_words({"t": (["a", "b"], torch.tensor([0.5, 0.2]))})
+    assert words(drawn) == ["50%", "20%", "30%"]
+    names = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
+    assert names == ["a", "b", "all others"]
+
+
+def test_over_labels_puts_no_interval_on_another() -> None:
+    (axes,) = FIGURES["over_labels"]().axes
+    bars = [segment for drawn in axes.collections for segment in drawn.get_segments()]
+    assert len({bar[0][0] for bar in bars}) == len(bars) == 4
+    assert {tuple(bar[:, 1]) for bar in bars} == {(55.0, 65.0), (65.0, 75.0), (45.0, 55.0)}
 
 
 def test_one_network_has_four_uses() -> None:
