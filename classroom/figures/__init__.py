@@ -17,6 +17,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     decoding.py     a language model that answers and writes: expectations, samplers, its cache
     translators.py  a translator: alignment, the whole model, its attentions, its residual stream
     first_steps.py  lesson 00: questions that a text asks, one network in four uses, few labels
+    distilling.py   a teacher, its student and the three losses
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
     positions.py    clocks, doors for positions, biases as maps, beyond the trained length
@@ -45,6 +46,7 @@ from classroom.figures.course_map import lesson_list, lesson_map, timeline
 from classroom.figures.decoders import next_tokens
 from classroom.figures.decoding import cache_steps, continuation, expectations, sampling
 from classroom.figures.display import Html, show
+from classroom.figures.distilling import three_losses
 from classroom.figures.drawings import (
     bert_heads,
     bert_input,

@@ -34,7 +34,6 @@ from classroom.widgets.player import (
     next_words,
     player,
     samples,
-    soft_targets,
     word_steps,
 )
 from classroom.widgets.playground import playground

@@ -163,37 +163,6 @@ def next_words(
     return player(frames, title)
 
 
-def soft_targets(
-    tokens: Sequence[str],
-    at: int,
-    words: Sequence[str],
-    said: Mapping[float, Mapping[str, Sequence[float]]],
-    truth: str = "",
-    title: str = "Soft targets of one gap",
-) -> Html:
-    """A player over temperatures: for each word a bar of every model's probability; the word that
-    stood there in green.
-
-    tokens: the text, with the gap at place `at`. words: those with a row; the rest of the
-        vocabulary shares the last one. said: temperature -> model -> the probability of each of
-        `words`.
-    """
-    frames = []
-    for temperature, models in said.items():
-        columns = {name: [*p, max(0.0, 1 - sum(p))] for name, p in models.items()}
-        body = render(
-            "soft-targets", words=[*words, "all other words"], models=columns, truth=truth
-        )
-        text = "; ".join(
-            f"{name}: "
-            + ", ".join(f"{word} {p:.0%}" for word, p in zip(words, shares, strict=False))
-            for name, shares in columns.items()
-        )
-        frames.append(PlayerFrame(f"temperature {temperature:g}", body, text))
-    line = boxes((token, "blue" if place == at else "plain") for place, token in enumerate(tokens))
-    return player(frames, title, above=line)
-
-
 def merging(counts: Mapping[str, int], merges: Mapping[tuple[str, str], int]) -> Html:
     """The merges of byte-pair encoding on a few words, one frame each.
 

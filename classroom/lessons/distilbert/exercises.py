@@ -1,16 +1,31 @@
-"""Lesson 13: the soft loss, the layers that a student keeps, the cosine loss, soft and hard loss
-together.
+"""Lesson 13: a softmax with a temperature, the soft loss, layers copied from a teacher, the cosine
+loss.
 """
 
-import torch.nn.functional as F
-from torch import Generator, Tensor
+from copy import deepcopy
+from typing import Any
 
-from classroom.checks.base import integers, normal, outcome, row_mask
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from classroom.checks.base import normal, outcome, row_mask
 from classroom.checks.exercise import exercise
 
 
 def _logits(g: Generator, gaps: int, words: int) -> tuple[Tensor, Tensor]:
     return 2 * normal(g, gaps, words), 2 * normal(g, gaps, words)
+
+
+@exercise(
+    lambda g: [
+        (3 * normal(g, 6), 2.0),
+        (3 * normal(g, 2, 5), 0.5),
+        (2 * normal(g, 2, 3, 4), 4.0),
+    ],
+)
+def soften(logits: Tensor, temperature: float) -> Tensor:
+    """The softmax, along the last dimension, of logits that are divided by the temperature."""
+    return (logits / temperature).softmax(-1)
 
 
 @exercise(
@@ -27,22 +42,39 @@ def soft_loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     return kl.sum(-1).mean() * temperature**2
 
 
-def _whole_numbers(fn: object) -> None:
-    kept_layers.compare(fn)
-    numbers = outcome(fn, kept_layers.draw()[0])
-    kept_layers.refuse(not all(isinstance(number, int) for number in numbers), "floats")
+def _weights(blocks: Any) -> list[Tensor]:
+    """What makes two lists of linear layers equal."""
+    return [block.weight for block in blocks]
+
+
+def _copies(fn: object) -> None:
+    take_layers.compare(fn)
+    case = take_layers.draw()[0]
+    taken = outcome(fn, case)
+    take_layers.refuse(not isinstance(taken, nn.ModuleList), "no_modules")
+    own = {id(block) for block in case["blocks"]}
+    take_layers.refuse(any(id(block) in own for block in taken or ()), "shared")
+
+
+def _blocks(g: Generator, count: int) -> nn.ModuleList:
+    layers = [nn.Linear(2, 2, bias=False) for _ in range(count)]
+    for layer in layers:
+        nn.init.normal_(layer.weight, generator=g)
+    return nn.ModuleList(layers)
 
 
 @exercise(
-    [(4, 2), (12, 6), (12, 4), (6, 6)],
-    judge=_whole_numbers,
+    lambda g: [(_blocks(g, 6), 3), (_blocks(g, 12), 4), (_blocks(g, 4), 2), (_blocks(g, 2), 2)],
+    judge=_copies,
+    form=_weights,
 )
-def kept_layers(teacher: int, student: int) -> list[int]:
-    """Numbers, from 0, of the teacher's layers that a student begins with: a list.
+def take_layers(blocks: nn.ModuleList, layers: int) -> nn.ModuleList:
+    """Copies of evenly taken layers, the first one among them, in their order.
 
-    teacher, student: how many layers they have; the teacher a multiple of the student's.
+    blocks: the teacher's; layers: the number of the student's, by which theirs can be divided.
     """
-    return list(range(0, teacher, teacher // student))
+    step = len(blocks) // layers
+    return nn.ModuleList(deepcopy(block) for block in blocks[::step])
 
 
 def _states(g: Generator, width: int, *lengths: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -61,22 +93,3 @@ def cosine_loss(student: Tensor, teacher: Tensor, attention_mask: Tensor) -> Ten
     """
     apart = 1 - F.cosine_similarity(student, teacher, dim=-1)
     return apart[attention_mask].mean()
-
-
-@exercise(
-    lambda g: [
-        (*_logits(g, gaps, words), integers(g, words, gaps), *settings)
-        for gaps, words, *settings in ((4, 7, 2.0, 5.0, 2.0), (3, 5, 3.0, 0.5, 0.25))
-    ],
-    learns="student",
-)
-def distil_loss(
-    student: Tensor, teacher: Tensor, labels: Tensor, temperature: float, soft: float, hard: float
-) -> Tensor:
-    """soft times the soft loss + hard times cross-entropy.
-
-    student, teacher: logits [N V]; labels Int[N]; soft, hard: the weights.
-    """
-    softened = soft_loss.reference(student, teacher, temperature)
-    loss: Tensor = soft * softened + hard * F.cross_entropy(student, labels)
-    return loss

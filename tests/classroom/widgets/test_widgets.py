@@ -34,10 +34,6 @@ SEARCH = [
     [figures.Option(0, "</s>", -1.0, "ended"), figures.Option(0, "</s>", -1.6, "ended")],
 ]
 LIKELY = [[(" bought", 0.5), (" sold", 0.25)], [(BAD, 1.0), (" a", 0.0)]]
-SAID = {
-    1.0: {"teacher": [0.75, 0.125], BAD: [0.5, 0.25]},
-    4.0: {"teacher": [0.4, 0.3], BAD: [0.35, 0.25]},
-}
 ORIGINAL = ["the", "wolf", "saw", "a", "sheep"]
 ROUND = widgets.ReplacedText(["the", "wolf", "ate", "a", BAD], ORIGINAL, [0.1, 0.7, 0.2, 0.0, 0.9])
 READING = Reading(
@@ -79,9 +75,6 @@ WIDGETS: dict[str, Callable[[], figures.Html]] = {
     "report_card": lambda: widgets.report_card(ENTRIES),
     "rotation": widgets.rotation,
     "samples": lambda: widgets.samples([(0, 8.0, [BAD]), (9, 2.0, ["the cat", "a dog"])]),
-    "soft_targets": lambda: widgets.soft_targets(
-        ["the", BAD], 1, ["lamp", BAD], SAID, truth="lamp"
-    ),
     "span_reader": lambda: widgets.span_reader([READING, replace(READING, question="Who saw?")]),
     "which_replaced": lambda: widgets.which_replaced([ROUND]),
     "word_map": lambda: widgets.word_map(
