@@ -130,7 +130,7 @@ def _strip(axes: Axes, x: float, y: float, numbers: np.ndarray) -> None:
     scale = max(1e-9, float(np.abs(numbers).max()))
     wide = 2.5 / len(numbers)
     for i, value in enumerate(numbers):
-        depth = 0.1 + 0.9 * abs(float(value)) / scale
+        depth = 0.1 + 0.9 * (abs(float(value)) / scale)
         fill = (0.0, 0.45, 0.7, depth) if value < 0 else (0.77, 0.31, 0.0, depth)
         corner = (x - 1.25 + i * wide, y - 0.2)
         axes.add_patch(Rectangle(corner, wide, 0.4, facecolor=fill, edgecolor="white", lw=1.2))

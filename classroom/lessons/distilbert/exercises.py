@@ -57,9 +57,12 @@ def _copies(fn: object) -> None:
 
 
 def _blocks(g: Generator, count: int) -> nn.ModuleList:
-    layers = [nn.Linear(2, 2, bias=False) for _ in range(count)]
-    for layer in layers:
+    layers = []
+    for _ in range(count):
+        # Made on "meta", a layer draws nothing from the student's generator.
+        layer = nn.Linear(2, 2, bias=False, device="meta").to_empty(device="cpu")
         nn.init.normal_(layer.weight, generator=g)
+        layers.append(layer)
     return nn.ModuleList(layers)
 
 

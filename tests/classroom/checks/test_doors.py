@@ -172,7 +172,7 @@ def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
 
 OWN_TEXTS = [  # a lesson's cells, and where the texts are then
     ("12_roberta", ["text"], lambda space: space["texts"]),
-    ("13_distilbert", ["load", "documents"], lambda space: space["texts"]),
+    ("13_distilbert", ["rows"], lambda space: space["others"]),
     ("14_electra", ["text", "text-rows", "batches"], lambda space: space["texts"]),
     ("19_gpt3", ["text"], lambda space: space["texts"]),
 ]
