@@ -18,6 +18,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     translators.py  a translator: alignment, the whole model, its attentions, its residual stream
     first_steps.py  lesson 00: questions that a text asks, one network in four uses, few labels
     distilling.py   a teacher, its student and the three losses
+    induction.py    lesson 19: a head that looks one back, a head that looks for what came next
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
     positions.py    clocks, doors for positions, biases as maps, beyond the trained length
@@ -63,6 +64,7 @@ from classroom.figures.first_steps import (
     over_labels,
     two_means,
 )
+from classroom.figures.induction import induction_circuit
 from classroom.figures.live import explore, train_with_progress
 from classroom.figures.maps import (
     attention_map,

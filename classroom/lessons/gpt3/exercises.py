@@ -1,4 +1,4 @@
-"""Lesson 19: a few-shot prompt, scored choices, induction, the days of a training, a power law."""
+"""Lesson 19: a few-shot prompt, scored choices, induction, a power law."""
 
 import math
 from collections.abc import Sequence
@@ -8,20 +8,21 @@ from torch import Generator, Tensor
 
 from classroom.checks.exercise import exercise
 
-_SHOWN = [("sea", "mer"), ("bread and butter", "pain et beurre"), ("cheese", "fromage")]
+_SHOWN = [("Professor", "Trelawny"), ("Captain", "Black"), ("Lady", "Van Horn")]
 
 
 @exercise(
-    [("English to French:", _SHOWN[:n], "milk") for n in (2, 0, 1, 3)],
+    [("{} {} smiled.", _SHOWN[:n], "Captain") for n in (2, 0, 3)]
+    + [("Then came {} {}!", _SHOWN[:1], "Lady"), ("{} and {},", [("hot", "cold")], "big")],
 )
-def few_shot_prompt(instruction: str, examples: Sequence[tuple[str, str]], question: str) -> str:
-    """The prompt: the instruction, "text => answer" a line, "question =>".
+def few_shot_prompt(form: str, examples: Sequence[tuple[str, str]], question: str) -> str:
+    """The prompt: the form filled in for each example, then for the question up to its answer.
 
-    examples: (text, answer) pairs, perhaps none. The prompt ends with "=>": no space, no line break
-    behind it."""
-    arrow = " =>"
-    shown = [f"{text}{arrow} {answer}" for text, answer in examples]
-    return "\n".join([instruction, *shown, question + arrow])
+    form: a sentence with two gaps {}, for the question and for the answer. examples: (question,
+    answer) pairs, perhaps none. Spaces stand between the sentences, and none at the end."""
+    lines = [form.format(text, answer) for text, answer in examples]
+    ask = form.format(question, "|").split("|")[0].rstrip()
+    return " ".join([*lines, ask])
 
 
 def _choices(g: Generator, *lengths: int) -> tuple[list[Tensor], list[Tensor]]:
@@ -33,10 +34,10 @@ def _choices(g: Generator, *lengths: int) -> tuple[list[Tensor], list[Tensor]]:
     lambda g: [_choices(g, 1, 3, 2), _choices(g, 2, 5), _choices(g, 1, 1, 4, 2)],
 )
 def choice_scores(given: list[Tensor], bare: list[Tensor]) -> Tensor:
-    """Float[C], of each choice log P(choice | question) - log P(choice | "Answer:").
+    """Float[C], of each choice log P(choice | question) - log P(choice | neutral question).
 
     given, bare: C tensors each, the log probabilities of the choice's tokens after the question and
-    after "Answer:"."""
+    after a neutral question, both behind the same examples."""
     scores = [g.sum() - b.sum() for g, b in zip(given, bare, strict=True)]
     return torch.stack(scores)
 
@@ -56,18 +57,6 @@ def induction(ids: list[int]) -> int:
     """What followed the last token when it was met before, the latest time; -1 if it never was."""
     places = [i for i in range(len(ids) - 1) if ids[i] == ids[-1]]
     return ids[places[-1] + 1] if places else -1
-
-
-@exercise(
-    [(175e9, 300e9, 1000, 125e12, 0.3), (355e6, 2e12, 1, 1e15, 1.0), (1e9, 2e10, 8, 3e14, 0.4)],
-)
-def training_days(
-    parameters: float, tokens: float, devices: int, peak: float, utilisation: float
-) -> float:
-    """Days that a training of 6 N D operations takes; peak: FLOPs a second of one device."""
-    operations = 6 * parameters * tokens
-    speed = devices * peak * utilisation
-    return operations / speed / 86_400
 
 
 def _points(g: Generator, scale: float, exponent: float, noise: float) -> tuple[Tensor, Tensor]:

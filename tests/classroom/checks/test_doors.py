@@ -174,7 +174,7 @@ OWN_TEXTS = [  # a lesson's cells, and where the texts are then
     ("12_roberta", ["text"], lambda space: space["texts"]),
     ("13_distilbert", ["rows"], lambda space: space["others"]),
     ("14_electra", ["text", "text-rows", "batches"], lambda space: space["texts"]),
-    ("19_gpt3", ["text"], lambda space: space["texts"]),
+    ("19_gpt3", ["ex-induction-stub", "find", "text"], lambda space: space["texts"]),
 ]
 
 
@@ -221,16 +221,14 @@ def test_16_stories_of_ones_own(tmp_path: Path) -> None:
     }
 
 
-def test_19_a_public_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mini = zoo.load("gpt-mini")
-    folder = public(tmp_path / "gpt2", mini.model, mini.tokenizer, "gpt2", "GPT2LMHeadModel")
-    swap = {'MODEL = "gpt-mini"': f"MODEL = {folder!r}"}
-    cells = "facts-run", "facts-look", "facts-curve", "ex-scores-stub", "score-library"
-    space = started("19_gpt3", tmp_path, *cells, swap=swap)
-    assert (
-        list(space["shipped"]) == [folder]
-        and "your function = library: True" in capsys.readouterr().out
-    )
+def test_19_a_public_model(tmp_path: Path) -> None:
+    """A public GPT-2 answers by the student's prompts, and its heads are found."""
+    shipped = zoo.load("gpt-english")
+    folder = public(tmp_path / "gpt2", shipped.model, shipped.tokenizer, "gpt2", "GPT2LMHeadModel")
+    cells = "rule", "ask", "accuracy", "ex-induction-stub", "find", "circuit-real", "remove"
+    space = started("19_gpt3", tmp_path, "ex-prompt-stub", "ex-scores-stub", *cells, MODEL=folder)
+    assert (space["previous"], space["finders"][0]) == ((0, 1), (3, 0))
+    assert list(space["taken"]) == ["none", "the two finders", "two others"]
 
 
 def test_21_the_pronouns_of_public_models(tmp_path: Path) -> None:
