@@ -351,7 +351,7 @@ def _levels(axes: Axes, levels: Mapping[str, float]) -> list[tuple[float, str, s
     return [(height, name, GREY) for name, height in levels.items()]
 
 
-def _half_interval(seeds: Any) -> float:
+def half_interval(seeds: Any) -> float:
     """Half the width of the mean's 95% interval, by Student's t."""
     from scipy.special import stdtrit
 
@@ -372,7 +372,7 @@ def _bar(
     axes.bar(place, mean, width=0.72, color=colour, zorder=2)
     low = top = mean
     if len(seeds) > 1:
-        interval = _half_interval(seeds)
+        interval = half_interval(seeds)
         axes.errorbar(place, mean, yerr=interval, color=INK, capsize=5, linewidth=1.6, zorder=4)
         axes.scatter(
             [place + 0.2] * len(seeds),

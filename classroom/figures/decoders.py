@@ -52,7 +52,7 @@ def next_tokens(
         edgecolor="#9aa0a6",
     )
     axes.add_patch(stack)
-    for height, name in ((INPUT, "it reads"), (STACK, "decoder"), (TARGET, "it predicts")):
+    for height, name in ((INPUT, "it reads"), (STACK, "decoder"), (TARGET, "right token")):
         axes.text(-1.9, height, name, va="center", fontsize=14, color=INK)
     focus = min(focus, len(middles) - 1)
     for t, x in enumerate(middles):

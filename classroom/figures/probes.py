@@ -7,19 +7,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from classroom.figures.charts import curves
+from classroom.figures.charts import curves, half_interval
 from classroom.figures.style import (
     BLUE,
     GREY,
     INK,
     TINTS,
     VERMILION,
+    array,
     arrow,
     canvas,
     centred,
     styled,
 )
-from classroom.records.figures import figure as with_interval
 from course_lib.errors import CourseError
 
 COLUMN, ROW = 1.5, 0.72  # the distance of two words, and of two layers
@@ -94,9 +94,10 @@ def _interval(value: Any) -> tuple[float, float, float]:
     if isinstance(value, tuple):
         middle, low, high = value
         return middle, low, high
-    found = with_interval(value)
-    low, high = found.interval or (found.mean, found.mean)  # one draw has no interval
-    return found.mean, low, high
+    seeds = array(value).reshape(-1)
+    mean = float(seeds.mean())
+    half = half_interval(seeds) if len(seeds) > 1 else 0.0  # one draw has no interval
+    return mean, mean - half, mean + half
 
 
 def _vector(axes: Axes, x: float, y: float, *, read: bool) -> None:

@@ -26,6 +26,7 @@ Its files:
 """
 # ruff: noqa: F401  the names are the package's
 
+from classroom.intervals import percent
 from classroom.records.figures import Figure, Figures, Verdict
 from classroom.records.ledger import Claim, claim, of_lesson
 from classroom.records.public import compared, public_records, public_table
@@ -36,7 +37,6 @@ from classroom.records.report import (
     curve,
     live,
     mean,
-    percent,
     recorded,
     resampled,
     share,

@@ -21,6 +21,9 @@ Its files:
     primer.py      pages that repeat a few facts
     probes.py      the copy probe and the evidence probe
     searches.py    passages and queries
+    arcs.py        English sentences whose determiners and objects are marked
+    choices.py     English sentences with a gap and four words for it
+    gaps.py        hidden words in English texts, and a model's loss on them
     tasks/         labelled examples
     rows.py        rows in the forms that `course_lib.analysis` reads
     templates.py   wordings of the tasks for a language model

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from classroom.records import percent
+from classroom.intervals import percent
 from course_lib.files import DATA
 
 FILE = DATA / "probes" / "knowledge.tsv"

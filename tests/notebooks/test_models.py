@@ -27,6 +27,7 @@ LESSONS = {  # and what they can be about
     "14_electra": ["electra"],
     "15_sbert": ["distilbert", "sentence"],
     "18_gpt2": ["gpt2"],
+    "19_gpt3": ["gpt2"],
     "20_peft": ["roberta"],
 }
 SIZE: dict[str, int] = {"num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 120}
