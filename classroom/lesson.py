@@ -26,6 +26,7 @@ from course_lib.training.finetune import FineTuned, predict
 
 Scale = Literal["smoke", "lesson", "cpu", "gpu"]
 SCALES: tuple[str, ...] = get_args(Scale)
+word_logits = heads.word_logits
 TINTS = ("green", "orange", "blue", "purple", "yellow")  # of `figures.tokens`
 
 T = TypeVar("T")
@@ -147,17 +148,6 @@ def _out(out: str) -> Path:
     if path.exists() and not path.is_dir():
         raise CourseError(f"OUT is {str(out)!r}, which is a file; name a folder.")
     return path
-
-
-def word_logits(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    """The logits [B T V] of a model of masked words.
-
-    A model with both of BERT's heads also answers whether the second text follows; that is left
-    out.
-    """
-    answer = model(ids)
-    logits: torch.Tensor = answer[0] if isinstance(answer, tuple) else answer
-    return logits
 
 
 def likeliest(

@@ -5,7 +5,6 @@ rivals.linear_tagger(train, test)       labels of words, by the words around and
 rivals.shared_words("a cat", "a dog")   1/3, the share of words that two texts have in common
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,8 @@ from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+
+from course_lib.data.embedders import words
 
 Row = Mapping[str, Any]
 
@@ -50,16 +51,17 @@ def linear_tagger(train: Sequence[Row], test: Sequence[Row]) -> list[list[int]]:
 
 def shared_words(first: str, second: str) -> float:
     """The words that two texts share, as a share of the words of both (Jaccard's index)."""
-    one, other = (set(re.findall(r"\w+", text.lower())) for text in (first, second))
-    return len(one & other) / max(len(one | other), 1)
+    one = set(words(first))
+    other = set(words(second))
+    return len(one & other) / max(1, len(one | other))
 
 
 def _places(row: Row) -> range:
     return range(len(row["tokens"]))
 
 
-def _features(words: Sequence[str], i: int) -> dict[str, Any]:
-    before, word, after = ["", *words, ""][i : i + 3]
+def _features(tokens: Sequence[str], i: int) -> dict[str, Any]:
+    before, word, after = ["", *tokens, ""][i : i + 3]
     return {
         "before": before.lower(),
         "word": word.lower(),

@@ -18,6 +18,7 @@ from classroom.figures.style import (
     blue,
     canvas,
     centred,
+    ink_on,
     styled,
 )
 
@@ -80,8 +81,6 @@ def _box(
     axes.add_patch(
         Rectangle((x - width / 2, y - 0.3), width, 0.6, facecolor=fill, edgecolor=edge, lw=line)
     )
-    red, green, deep = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
-    ink = "white" if 0.299 * red + 0.587 * green + 0.114 * deep < 140 else INK
     centred(
         axes,
         x,
@@ -89,5 +88,5 @@ def _box(
         text.replace("$", r"\$"),
         fontsize=14,
         family="DejaVu Sans Mono",
-        color=ink,
+        color=ink_on(fill),
     )

@@ -25,6 +25,7 @@ from classroom.figures.style import (
     blue,
     canvas,
     centred,
+    ink_on,
     panels,
     styled,
 )
@@ -208,8 +209,7 @@ def _outline(x: float, y: float, colour: str, width: float) -> Rectangle:
 def _cell(axes: Axes, x: float, y: float, text: str, fill: str, below: str = "") -> None:
     """A box with a token, and a smaller word under it."""
     axes.add_patch(Rectangle((x - 0.46, y - 0.4), 0.92, 0.8, facecolor=fill, edgecolor=EDGE))
-    red, green, blue_ = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
-    colour = "white" if 0.299 * red + 0.587 * green + 0.114 * blue_ < 140 else INK
+    colour = ink_on(fill)
     size = 13 if len(text) <= 8 else 10
     lift = 0.13 if below else 0.0
     centred(axes, x, y + lift, text, fontsize=size, family=MONO, color=colour)

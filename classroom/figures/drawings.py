@@ -23,6 +23,7 @@ from classroom.figures.style import (
     blue,
     canvas,
     centred,
+    ink_on,
     note,
     panels,
     styled,
@@ -301,11 +302,7 @@ def _box(
     axes.add_patch(
         Rectangle((left, y - 0.44), width, 0.88, facecolor=fill, edgecolor="#9aa0a6", linewidth=1)
     )
-    red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
-    look = {
-        "family": "DejaVu Sans Mono",
-        "color": "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else INK,
-    }
+    look = {"family": "DejaVu Sans Mono", "color": ink_on(fill)}
     centred(axes, left + width / 2, y - 0.02, text.replace("$", r"\$"), fontsize=13, **look)
 
 

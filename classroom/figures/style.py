@@ -87,6 +87,12 @@ def blue(value: float) -> str:
     return "#" + "".join(f"{round(255 + (c - 255) * share):02x}" for c in (0x00, 0x72, 0xB2))
 
 
+def ink_on(fill: str) -> str:
+    """The colour of letters that can be read on a fill, "#rrggbb": white on a dark one."""
+    red, green, deep = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * deep < 140 else INK
+
+
 def centred(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
     """Text with its middle at a point."""
     axes.text(x, y, text, ha="center", va="center", **look)

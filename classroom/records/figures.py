@@ -23,6 +23,11 @@ class Figure:
     mean: float
     interval: tuple[float, float] | None
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the interval; twice the mean where there is none."""
+        return self.interval or (self.mean, self.mean)
+
     def __str__(self) -> str:
         half = (
             ""

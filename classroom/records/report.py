@@ -155,8 +155,7 @@ def mean(values: Sequence[float]) -> tuple[float, float, float]:
     (2.0, -0.48..., 4.48...)
     """
     found = figure(values)
-    low, high = found.interval or (found.mean, found.mean)
-    return found.mean, low, high
+    return found.mean, *found.ends
 
 
 def resampled(right: "ArrayLike", times: int = 2000) -> tuple[float, float, float]:
@@ -239,7 +238,7 @@ def curve(
     if absent:
         raise CourseError(f"The record of {name} has no figure {absent[0]!r}.")
     chosen = [found.figures[key] for key in points.values()]
-    ends = [figure.interval or (figure.mean, figure.mean) for figure in chosen]
+    ends = [figure.ends for figure in chosen]
     line = (list(points), [figure.mean for figure in chosen])
     return line, ([low for low, _ in ends], [high for _, high in ends])
 
@@ -254,7 +253,7 @@ def _as_shown(
             f" {', '.join(found.figures)}."
         )
     figure = difference(found.figures[key], found.figures[minus]) if minus else found.figures[key]
-    low, high = figure.interval or (figure.mean, figure.mean)
+    low, high = figure.ends
     if isclose(low, high):
         return figure.mean * scale
     return figure.mean * scale, low * scale, high * scale

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.files import DATA
+from course_lib.model.heads import word_logits
 from course_lib.objectives.collate import pad_to_longest
 
 
@@ -64,7 +65,6 @@ def english(tokenizer: Tokenizer, n: int | None = None) -> Gaps:
 def losses(model: nn.Module, batch: Gaps) -> Float[Tensor, " B"]:
     """A masked language model's loss on the hidden token of each sentence."""
     model.eval()
-    logits = model(batch.ids, attention_mask=batch.attention_mask, loss_mask=batch.loss_mask)
-    if isinstance(logits, tuple):  # those of next-sentence prediction are not asked for
-        logits = logits[0]
+    masks = {"attention_mask": batch.attention_mask, "loss_mask": batch.loss_mask}
+    logits = word_logits(model, batch.ids, **masks)
     return F.cross_entropy(logits, batch.answers, reduction="none")

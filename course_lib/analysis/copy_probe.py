@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.data.tokenizers import Tokenizer
+from course_lib.model.heads import word_logits
 from course_lib.model.modes import evaluating
 from course_lib.model.seq2seq import Seq2SeqLM, shift_right
 from course_lib.objectives import infill, mark_spans
@@ -56,13 +57,12 @@ def fill_in_accuracy(model: nn.Module, tokenizer: Tokenizer, blanks: Sequence[Bl
             else:
                 inputs = ids.masked_fill(is_answer, vocab.mask)
                 predicting = is_answer
-            logits = model(
+            logits = word_logits(
+                model,
                 inputs.to(device),
                 attention_mask=batch["attention_mask"].to(device),
                 loss_mask=predicting.to(device),
             )
-            if isinstance(logits, tuple):  # a BERT with two heads: the first predicts tokens
-                logits = logits[0]
             right += _whole_answers(logits, ids, is_answer)
     return right / len(blanks)
 

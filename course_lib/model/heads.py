@@ -402,6 +402,22 @@ class QuestionAnswering(Head):
         return start, end
 
 
+def word_logits(model: nn.Module, ids: Int[Tensor, "B T"], **options: Any) -> Tensor:
+    """The logits for tokens, of any model that has some.
+
+    A model with both of BERT's pretraining heads also answers whether the second text follows. That
+    answer is left out.
+
+    Args:
+        model: a language model.
+        ids: of the tokens.
+        options: what else the model is given, such as attention_mask.
+    """
+    answer = model(ids, **options)
+    logits: Tensor = answer[0] if isinstance(answer, tuple) else answer
+    return logits
+
+
 def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Tensor, "B D"]:
     """The token vectors of each row become one vector.
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from course_lib.analysis import capture
 from course_lib.errors import CourseError
 from course_lib.families import distilbert
-from course_lib.model.heads import MLM, MaskedHead
+from course_lib.model.heads import MLM, MaskedHead, word_logits
 from course_lib.model.transformer import Transformer
 
 
@@ -124,9 +124,7 @@ def _outputs(model: nn.Module, ids: Tensor, given: dict[str, Tensor], attention:
     if attention:
         patterns.append("blocks.*.attn.scores")
     with capture(stack, *patterns, detach=False) as seen:
-        out = model(ids, **given)
-    # BERT's pretraining heads return a tuple: logits for the tokens, and for the next sentence.
-    logits = out[0] if isinstance(out, tuple) else out
+        logits = word_logits(model, ids, **given)
     # `capture` names a block's output blocks.0, blocks.1, ...
     layers = range(len(stack.blocks))
     hidden = [seen["embed"], *(seen[f"blocks.{layer}"] for layer in layers)]

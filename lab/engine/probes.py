@@ -36,17 +36,10 @@ def held_out(arm: arms.Arm, tokenizer: Tokenizer, n: int = HELD_OUT) -> list[los
     return [batches[i] for i in range(n)]
 
 
-def word_logits(model: nn.Module, ids: Tensor, **options: Any) -> Tensor:
-    """A language model's logits, those of its next-sentence head left out."""
-    out = model(ids, **options)
-    logits: Tensor = out[0] if isinstance(out, tuple) else out
-    return logits
-
-
 def words_loss(model: nn.Module, batch: losses.Batch) -> Tensor:
     """The loss of masked words alone, whatever else a model was trained on."""
     names = [name for name in ("attention_mask", "segments", "loss_mask") if name in batch]
-    logits = word_logits(model, batch["ids"], **{name: batch[name] for name in names})  # N V
+    logits = heads.word_logits(model, batch["ids"], **{name: batch[name] for name in names})  # N V
     return losses.cross_entropy(logits, batch["labels"][batch["loss_mask"]])
 
 
@@ -86,7 +79,7 @@ def hidden_word(source: arms.Trained, questions: Sequence[Gap]) -> float:
             ids = gap.ids.masked_fill(gap.loss_mask, source.tokenizer.vocab.mask or 0)
             attention_mask = gap.attention_mask
             loss_mask = gap.loss_mask
-        logits = word_logits(
+        logits = heads.word_logits(
             model,
             ids.to(device),
             attention_mask=attention_mask.to(device),

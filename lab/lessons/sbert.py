@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from classroom import lesson
+from classroom import lesson, rivals
 from classroom.town.searches import KINDS, collection
 from course_lib import zoo
 from course_lib.analysis import metrics
@@ -91,13 +91,6 @@ def dense_retrieval(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-def shared_words(first: str, second: str) -> float:
-    """The words of both texts over the words of either (Jaccard)."""
-    one = set(words(first))
-    other = set(words(second))
-    return len(one & other) / max(1, len(one | other))
-
-
 @experiment("sentence-vectors")
 def sentence_vectors(lab: Lab, seed: int) -> dict[str, float]:
     """Spearman's correlation with people's grades by set and kind of vector, on a part of the
@@ -111,7 +104,7 @@ def sentence_vectors(lab: Lab, seed: int) -> dict[str, float]:
         firsts = [pair.first for pair in some]
         seconds = [pair.second for pair in some]
         grades = [pair.grade for pair in some]
-        overlaps = [shared_words(pair.first, pair.second) for pair in some]
+        overlaps = [rivals.shared_words(pair.first, pair.second) for pair in some]
         values[f"{name}/shared words"] = metrics.spearman(overlaps, grades)
         for kind, encoder in encoders.items():
             values[f"{name}/{kind}"] = sts(encoder, firsts, seconds, grades)

@@ -113,13 +113,12 @@ def masked(
         inputs = pad_to_longest([encoded[i] for i in sentences], tokenizer.vocab.padding_id)
         ids = inputs["ids"]
         loss_mask = F.one_hot(positions, ids.shape[1]).bool()
-        logits = model(
+        logits = heads.word_logits(
+            model,
             ids.masked_fill(loss_mask, mask),
             attention_mask=inputs["attention_mask"],
             loss_mask=loss_mask,
         )
-        # A published BERT has logits for the next sentence, too.
-        logits = logits[0] if isinstance(logits, tuple) else logits
         nats = F.cross_entropy(logits, ids[loss_mask], reduction="none")
         scores.index_add_(0, sentences, -nats)
 

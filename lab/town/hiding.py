@@ -21,10 +21,11 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from course_lib.data.tokenizers import Tokenizer
+from course_lib.model import heads
 from course_lib.model.modes import evaluating
 from course_lib.objectives.collate import pad
 from course_lib.objectives.draws import mask_id
-from lab.engine import arms, probes
+from lab.engine import arms
 from lab.engine.small_models import WORLD
 from lab.town.views import Rows, View, apart, judge
 
@@ -69,7 +70,7 @@ def word_scores(
             inputs = pad([asked[i].ids for i in numbers], tokenizer.vocab.padding_id)
             loss_mask = torch.zeros_like(inputs["attention_mask"])
             loss_mask[range(len(numbers)), [asked[i].place for i in numbers]] = True
-            logits = probes.word_logits(
+            logits = heads.word_logits(
                 model,
                 inputs["ids"].to(device),
                 attention_mask=inputs["attention_mask"].to(device),
