@@ -68,7 +68,6 @@ from classroom.figures.induction import induction_circuit
 from classroom.figures.live import explore, train_with_progress
 from classroom.figures.maps import (
     attention_map,
-    confusion,
     heads_grid,
     mask_picture,
     number_map,

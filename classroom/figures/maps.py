@@ -178,27 +178,6 @@ def number_map(
 
 
 @styled
-def confusion(counts: Numbers, names: Sequence[str]) -> Figure:
-    """Who was taken for whom: a row a true class, a column what was said; number and share of the
-    row.
-    """
-    table = array(counts)
-    share = table / table.sum(1, keepdims=True).clip(min=1)
-    side = 1.15 * len(names) + 0.11 * max(map(len, names))
-    figure, axes = canvas(side + 1.6, 0.62 * side + 1.4)
-    axes.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for i in range(len(names)):
-        for j in range(len(names)):
-            text = f"{table[i, j]:.0f}\n{100 * share[i, j]:.0f}%"
-            ink, weight = "white" if share[i, j] > 0.55 else INK, "bold" if i == j else "normal"
-            centred(axes, j, i, text, color=ink, fontsize=11, weight=weight)
-    axes.set_xticks(range(len(names)), list(names), rotation=0 if len(names) <= 4 else 90)
-    axes.set_yticks(range(len(names)), list(names))
-    bare(axes)
-    axes.set(xlabel="what the model says", ylabel="what is true")
-    return figure
-
-
 @styled
 def score_grid(rows: Mapping[str, Mapping[str, float | None]], *, digits: int = 1) -> Figure:
     """Systems against tasks: each score in its cell, deeper blue the nearer to its column's best,

@@ -12,7 +12,6 @@ records.percent([True, False])        # a share of right answers, with its inter
 records.share(0.5, 80)                # the same of a share that is known
 records.mean([0.1, 0.3])              # a mean with its interval
 records.resampled([[1, 0], [1, 1]])   # samples x tests, with an interval over both
-records.public_table(records.public_records())  # public tasks, as far as they are recorded
 
 Its files:
 
@@ -29,7 +28,6 @@ Its files:
 from classroom.intervals import percent
 from classroom.records.figures import Figure, Figures, Verdict
 from classroom.records.ledger import Claim, claim, of_lesson
-from classroom.records.public import compared, public_records, public_table
 from classroom.records.record import Record, record
 from classroom.records.report import (
     beside,

@@ -7,7 +7,6 @@ Each function returns an `Html` that shows itself as the last expression of a ce
     calculators.py   what a model costs to train and to hold
     games.py         quizzes, words to fill in or to find
     player.py        frames with back and next
-    playground.py    a GPT that runs in the page
     search.py        a search engine that runs in the page
     vectors.py       words and their neighbours; a query and a key, rotated
     report_card.py   every claim with its verdict
@@ -23,7 +22,6 @@ from classroom.widgets.games import (
     ReplacedText,
     fill_in,
     quiz,
-    span_reader,
     which_replaced,
 )
 from classroom.widgets.player import (
@@ -31,12 +29,10 @@ from classroom.widgets.player import (
     longest_match,
     masking,
     merging,
-    next_words,
     player,
     samples,
     word_steps,
 )
-from classroom.widgets.playground import playground
 from classroom.widgets.report_card import ReportEntry, report_card
 from classroom.widgets.search import search_page
 from classroom.widgets.vectors import rotation, word_map

@@ -1,21 +1,17 @@
-"""Questions and games: a quiz that explains every choice; masked and replaced words and answers,
+"""Questions and games: a quiz that explains every choice; masked and replaced words,
 against the model.
 """
 
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from classroom import course
 from classroom.figures.display import Html
-from classroom.templates import escape, trusted
 from classroom.widgets.card import card
 from course_lib.errors import CourseError
 from course_lib.files import read_json
-
-if TYPE_CHECKING:
-    from course_lib.training.spans import Reading
 
 SEED = 59  # of the order of a quiz' choices: with it each place is right about equally often
 
@@ -147,38 +143,3 @@ def which_replaced(
     return Html(
         card("replaced", title, data, items=items, legend=LEGEND), "\n".join([title, *told])
     )
-
-
-LONGEST = 30  # tokens of an answer, as in course_lib.training.spans
-
-
-def span_reader(
-    readings: Sequence["Reading"], title: str = "Where does the answer start, where does it end?"
-) -> Html:
-    """Passages whose words are shaded by the probability of being the answer's first (above) and
-    last word (below).
-
-    With scripts: pick a question, point at a word. Without: every passage and its three likeliest
-    answers."""
-    items, told, data = [], [title], []
-    for reading in readings:
-        likeliest = [(text, f"{100 * p:.0f}%") for text, p in answers(reading)]
-        items.append((reading, [(escape(text), p) for text, p in likeliest]))
-        told.append(f"  {reading.question}  ({', '.join(f'{text} {p}' for text, p in likeliest)})")
-        start, end = (
-            [round(10_000 * p) for p in values]
-            for values in (reading.start_probabilities, reading.end_probabilities)
-        )
-        data.append({"words": reading.words, "start": start, "end": end, "longest": LONGEST})
-    html = card("spans", title, data, readings=items, mark=trusted('data-word role="button" '))
-    return Html(html, "\n".join(told))
-
-
-def answers(reading: "Reading", count: int = 3) -> list[tuple[str, float]]:
-    """The likeliest answers and their probabilities among all that are allowed, best first."""
-    n = len(reading.words)
-    pairs = [(i, j) for i in range(n) for j in range(i, min(n, i + LONGEST))]
-    weights = [reading.start_probabilities[i] * reading.end_probabilities[j] for i, j in pairs]
-    total = sum(weights) or 1.0
-    ranked = sorted(zip(weights, pairs, strict=True), key=lambda row: (-row[0], row[1]))[:count]
-    return [(" ".join(reading.words[i : j + 1]), weight / total) for weight, (i, j) in ranked]

@@ -136,33 +136,6 @@ def _loss_curve(records: Sequence[tuple[int, float]]) -> str:
     return render("loss-curve", wide=wide, high=high, points=points, first=first, last=last)
 
 
-def next_words(
-    tokens: Sequence[str],
-    likely: Sequence[Sequence[tuple[str, float]]],
-    bits: Sequence[float],
-    title: str = "What comes next, word by word",
-) -> Html:
-    """A player along a sentence: what was read, the likeliest next tokens with their probabilities,
-    the entropy.
-
-    likely: for each token the likeliest that may follow it, best first, with their probabilities.
-        bits: for each the entropy of the whole distribution.
-    """
-    frames = []
-    for place, (words, entropy) in enumerate(zip(likely, bits, strict=True)):
-        comes = tokens[place + 1] if place + 1 < len(tokens) else ""
-        line = [
-            (token, "blue" if i == place else "plain")
-            for i, token in enumerate(tokens[: place + 1])
-        ]
-        told = f"{entropy:.1f} bits, as open as {2**entropy:,.0f} equally likely words"
-        after = f"; in the text comes “{comes.strip()}”" if comes else ""
-        body = render("next-words", line=line, words=words, next=comes)
-        text = ", ".join(f"{word.strip()} {p:.0%}" for word, p in words)
-        frames.append(PlayerFrame(f"after “{tokens[place].strip()}”: {told}{after}", body, text))
-    return player(frames, title)
-
-
 def merging(counts: Mapping[str, int], merges: Mapping[tuple[str, str], int]) -> Html:
     """The merges of byte-pair encoding on a few words, one frame each.
 

@@ -1,4 +1,4 @@
-"""The GPT and the search engine in a page say what Python says; run by node where there is one."""
+"""The search engine in a page says what Python says; run by node where there is one."""
 
 import json
 import shutil
@@ -10,21 +10,9 @@ import torch
 
 from classroom import widgets
 from classroom.widgets import card, search
-from classroom.widgets.playground import SHOWN, pack
 from course_lib.analysis.retrieval import Index
 from course_lib.data.embedders import WordAverage
-from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
-from course_lib.families.gpt import gpt
-from course_lib.generation import next_distribution
-from course_lib.model import heads
-from course_lib.model.transformer import Transformer
-
-TEXTS = [
-    "On Monday, Nadia bought the lamp. It's 12 o'clock; naïve cafés don't open.",
-    "Two  spaces,\n\na new line,\ttab… 🙂 and   end",
-    "They've said: \"we'll see\"!  ",
-]
 
 
 def said_by_node(engine: str, data: dict[str, Any], expression: str) -> Any:
@@ -41,107 +29,6 @@ def said_by_node(engine: str, data: dict[str, Any], expression: str) -> Any:
     )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return train_bpe(TEXTS * 3, 330)
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer: Tokenizer) -> heads.LM:
-    """Random, its matrices already rounded as the page has them."""
-    torch.manual_seed(0)
-    made = heads.LM(
-        Transformer(gpt(tokenizer.vocab.size, width=24, layers=2, heads=3, length=40))
-    ).eval()
-    for weight in made.parameters():
-        weight.data = 0.3 * torch.randn_like(weight)
-        if weight.dim() == 2:
-            whole, scale = card.rounded(weight.data)
-            weight.data = whole * scale[:, None]
-    return made
-
-
-def test_it_cuts_texts_as_the_tokenizer_does(model: heads.LM, tokenizer: Tokenizer) -> None:
-    both = f"{json.dumps(TEXTS)}.map(function(t) {{ return [encode(t), decode(encode(t))]; }})"
-    found = said_by_node("playground-engine", pack(model, tokenizer), both)
-    assert found == [list(row) for row in zip(tokenizer.ids(TEXTS), TEXTS, strict=True)]
-
-
-def test_it_computes_what_the_model_computes(model: heads.LM, tokenizer: Tokenizer) -> None:
-    ids = [1, *tokenizer.encode(TEXTS[0]).ids][:20]
-    found = said_by_node(
-        "playground-engine",
-        pack(model, tokenizer),
-        f"(function() {{ var c = fresh(); return {ids}.map(function(i) {{ return Array.from(step(c,"
-        " i)); }); })()",
-    )
-    with torch.no_grad():
-        torch.testing.assert_close(
-            torch.tensor(found), model(torch.tensor([ids]))[0], rtol=1e-4, atol=1e-4
-        )
-
-
-@pytest.mark.parametrize(
-    ("temperature", "k", "p"), [(1.0, 0, 1.0), (0.5, 5, 1.0), (1.3, 0, 0.6), (0.8, 6, 0.7)]
-)
-def test_the_same_choices(
-    model: heads.LM, tokenizer: Tokenizer, temperature: float, k: int, p: float
-) -> None:
-    logits = (
-        torch.randn(model.stack.config.embed.vocab, generator=torch.Generator().manual_seed(4)) * 2
-    )
-    found = said_by_node(
-        "playground-engine",
-        pack(model, tokenizer),
-        f"choices({logits.tolist()}, {temperature}, {k}, {p})",
-    )
-    expected = next_distribution(
-        logits, temperature=temperature, top_k=k or None, top_p=None if p == 1 else p
-    )
-    assert {i for i, _ in found} == set(expected.nonzero()[:, 0].tolist())
-    assert [share for _, share in found] == pytest.approx(
-        [float(expected[i]) for i, _ in found], abs=1e-5
-    )
-
-
-def test_draws_follow_the_shares_and_the_seed(model: heads.LM, tokenizer: Tokenizer) -> None:
-    script = (
-        "(function() { var r = random(3), n = 0;"
-        " for (var i = 0; i < 4000; i++) n += draw([[5, 0.7], [6, 0.3]], r) === 5;"
-        " return [n / 4000, random(3)() === random(3)(), random(3)() === random(4)()]; })()"
-    )
-    share, same, other = said_by_node("playground-engine", pack(model, tokenizer), script)
-    assert share == pytest.approx(0.7, abs=0.04) and (same, other) == (True, False)
-
-
-def test_the_card_reads_without_its_script_and_asks_for_no_address(
-    model: heads.LM, tokenizer: Tokenizer
-) -> None:
-    made = widgets.playground(model, tokenizer, {"one": "On Monday, <b>", "two": "They've"})
-    page = made.html.split("<script>")[0]
-    assert (
-        "On Monday, &lt;b&gt;" in page
-        and page.count("<option") == 2
-        and page.count("%</td>") == SHOWN
-    )
-    assert "http" not in made.html and repr(made).startswith(
-        "Playground: after 'On Monday, <b>' come "
-    )
-
-
-def test_it_refuses_what_it_cannot_run(model: heads.LM, tokenizer: Tokenizer) -> None:
-    def other(**changes: Any) -> heads.LM:
-        sizes = {"width": 24, "layers": 1, "heads": 2, "length": 40}
-        return heads.LM(Transformer(gpt(tokenizer.vocab.size, **sizes | changes)))
-
-    with pytest.raises(CourseError, match="GPT-2's block only"):
-        pack(other(norm="post"), tokenizer)
-    with pytest.raises(CourseError, match="byte-level"):
-        pack(model, train_wordpiece(TEXTS, 90))
-    with pytest.raises(CourseError, match="smaller model"):
-        pack(other(width=512), tokenizer)
 
 
 PASSAGES = [

@@ -7,7 +7,6 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,11 +16,9 @@ import torch
 from classroom import figures, widgets
 from classroom.widgets import card
 from classroom.widgets.calculators import written
-from classroom.widgets.games import answers
 from course_lib import CourseError
 from course_lib.analysis import cost
 from course_lib.files import COURSE, write_json
-from course_lib.training.spans import Reading
 
 BAD = "</script><!--<i a=\"'"  # may stand nowhere as it is
 WORDS = ["The", "cat", BAD, "it"]
@@ -33,12 +30,8 @@ SEARCH = [
     [figures.Option(1, "lamp", -0.9, "kept"), figures.Option(0, "mill", -1.7, "dropped")],
     [figures.Option(0, "</s>", -1.0, "ended"), figures.Option(0, "</s>", -1.6, "ended")],
 ]
-LIKELY = [[(" bought", 0.5), (" sold", 0.25)], [(BAD, 1.0), (" a", 0.0)]]
 ORIGINAL = ["the", "wolf", "saw", "a", "sheep"]
 ROUND = widgets.ReplacedText(["the", "wolf", "ate", "a", BAD], ORIGINAL, [0.1, 0.7, 0.2, 0.0, 0.9])
-READING = Reading(
-    f"Who {BAD}?", ["Rita", "fell", BAD], [0.7, 0.1, 0.2], [0.6, 0.1, 0.3], (0, 0), "Rita"
-)
 ENTRIES = [
     widgets.ReportEntry(
         "lora", "20_peft", "measured", BAD, "partly", "3 seeds", "1/3", "20_peft.ipynb#lora"
@@ -70,12 +63,10 @@ WIDGETS: dict[str, Callable[[], figures.Html]] = {
         ["[CLS]", "[MASK]", BAD, "x", "[SEP]"],
         rate=0.3,
     ),
-    "next_words": lambda: widgets.next_words(["Nadia", " bought"], LIKELY, [1.5, 0.0]),
     "quiz": lambda: quiz(f"Why `1/sqrt(d)` & {BAD}?", {"variance": "Yes.", "speed": "No."}),
     "report_card": lambda: widgets.report_card(ENTRIES),
     "rotation": widgets.rotation,
     "samples": lambda: widgets.samples([(0, 8.0, [BAD]), (9, 2.0, ["the cat", "a dog"])]),
-    "span_reader": lambda: widgets.span_reader([READING, replace(READING, question="Who saw?")]),
     "which_replaced": lambda: widgets.which_replaced([ROUND]),
     "word_map": lambda: widgets.word_map(
         torch.eye(3)[:, :2], ["bank", BAD, "river"], {"bank": [("river", 0.5)]}
@@ -181,18 +172,6 @@ def test_the_beams_winner_has_the_best_score_for_its_length() -> None:
         [figures.Option(0, "</s>", -0.9, "ended")],
     ]
     assert "yes </s> (-0.90)" in repr(widgets.beam_tree({"": steps}))
-
-
-def test_the_likeliest_answers_are_those_of_all_that_are_allowed() -> None:
-    ranked = answers(READING, 4)
-    total = sum(
-        s * e
-        for i, s in enumerate(READING.start_probabilities)
-        for e in READING.end_probabilities[i:]
-    )
-    assert ranked[0] == ("Rita", pytest.approx(0.42 / total))
-    assert ranked[1] == (f"Rita fell {BAD}", pytest.approx(0.21 / total))
-    assert answers(replace(READING, start_probabilities=[0.0] * 3)) != [], "no division by zero"
 
 
 def test_the_calculators_numbers_are_the_librarys() -> None:

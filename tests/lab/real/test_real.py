@@ -9,7 +9,6 @@ import pytest
 import torch
 from datasets import ClassLabel, Dataset, Features, List, Value, concatenate_datasets
 
-from classroom.records import public
 from course_lib import zoo
 from course_lib.analysis import probing
 from course_lib.families import word_vectors
@@ -242,7 +241,3 @@ def test_pairs_of_words(tmp_path):
         > words.letters("man", "king")
         == 0.0
     )
-
-
-def test_every_measured_task_has_a_title_in_the_lessons():
-    assert tasks.TASKS.keys() <= public.TASKS.keys()
