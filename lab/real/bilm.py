@@ -94,8 +94,7 @@ def scores(
     batches = BiLMBatches(
         lambda i: rows[i % len(rows)], vocabulary, model.elmo.config, rows=size, length=64, pool=20
     )
-    with torch.no_grad():
-        loss = evaluation.mean_loss(model, elmo.loss, [batches[i] for i in range(HELD_OUT)])
+    loss = evaluation.mean_loss(model, elmo.loss, (batches[i] for i in range(HELD_OUT)))
     found = {"loss, held-out text": loss} | named(model, vocabulary, _sampled(rows))
     return {name: round(value, 3) for name, value in found.items()}
 
@@ -124,16 +123,15 @@ def main(
     torch.manual_seed(seed)
     model = elmo.model(config)
 
-    batches = BiLMBatches(Shuffled(texts), vocabulary, config, rows=rows, length=64, pool=50)
+    drawn = Shuffled(texts)
+    batches = BiLMBatches(drawn, vocabulary, config, rows=rows, length=64, pool=50)
     training = loop.TrainConfig(steps=steps, lr=lr, precision="bf16", save_to=work / "run_state.pt")
     schedule = optim.wsd(steps, steps // 5, decay=0.25)
     begin = time.perf_counter()
     curve: list[dict[str, float]] = []
     losses: list[float] = []
-    tokens = 0
     for step in loop.train(model, batches, elmo.loss, training, schedule=schedule):
         losses.append(step.loss)
-        tokens += step.tokens
         if step.step % 100 == 0:
             curve.append({"step": step.step, "loss": round(sum(losses) / len(losses), 3)})
             typer.echo(f"step {step.step}: loss {curve[-1]['loss']:.3f}")
@@ -156,7 +154,7 @@ def main(
         f" Gutenberg, speeches, Common Voice sentences), split train, of which {steps * rows:,}"
         " were read, one after the other; the text is not part of the course",
         "steps": steps,
-        "tokens": tokens,
+        "tokens": sum(len(drawn(i)) + 2 for i in range(steps * rows)),  # a row has two marks
         "seconds": round(time.perf_counter() - begin),
         "scores": scores(model, vocabulary, held, rows),
         "curve": curve,

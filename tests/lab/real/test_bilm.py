@@ -1,4 +1,4 @@
-"""The recipe of elmo-english at no size: rows, training, going on, the card."""
+"""The recipe of elmo-english at no size: rows, training, the card."""
 
 from pathlib import Path
 
