@@ -18,6 +18,7 @@ def test_rows_are_whole_sentences_of_one_paragraph_unless_one_is_too_long() -> N
         "It was a warm day in the town .",
         "Nobody came to the shop .",
     ]
+    assert [len(row) for row in bilm.rows_of([TEXT], most=20)] == [17, 6]  # two share a row
     assert [len(row) for row in bilm.rows_of([TEXT], most=4)] == [4, 4, 4, 4, 1, 4, 2]
 
 
