@@ -174,7 +174,11 @@ OWN_TEXTS = [  # a lesson's cells, and where the texts are then
     ("12_roberta", ["text"], lambda space: space["texts"]),
     ("13_distilbert", ["rows"], lambda space: space["others"]),
     ("14_electra", ["text", "text-rows", "batches"], lambda space: space["texts"]),
-    ("19_gpt3", ["ex-induction-stub", "find", "text"], lambda space: space["texts"]),
+    (
+        "19_gpt3",
+        ["ex-induction-stub", "twice", "find", "circuit-real", "switch", "text"],
+        lambda space: space["texts"],
+    ),
 ]
 
 
@@ -225,10 +229,17 @@ def test_19_a_public_model(tmp_path: Path) -> None:
     """A public GPT-2 answers by the student's prompts, and its heads are found."""
     shipped = zoo.load("gpt-english")
     folder = public(tmp_path / "gpt2", shipped.model, shipped.tokenizer, "gpt2", "GPT2LMHeadModel")
-    cells = "rule", "ask", "accuracy", "ex-induction-stub", "find", "circuit-real", "remove"
+    ids = working("19_gpt3")
+    cells = (
+        "rule",
+        "ask",
+        "accuracy",
+        *ids[ids.index("ex-induction-stub") : ids.index("remove") + 1],
+    )
     space = started("19_gpt3", tmp_path, "ex-prompt-stub", "ex-scores-stub", *cells, MODEL=folder)
     assert (space["previous"], space["finders"][0]) == ((0, 1), (3, 0))
-    assert list(space["taken"]) == ["none", "the two finders", "two others"]
+    assert [row["switched off"] for row in space["rows"][:2]] == ["none", "4-1 and 4-3"]
+    assert not {(3, 0), (3, 2)} & {head for pair in space["pairs"] for head in pair}
 
 
 def test_21_the_pronouns_of_public_models(tmp_path: Path) -> None:
