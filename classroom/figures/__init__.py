@@ -26,6 +26,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     probes.py       a probe at each layer, lines over the layers
     course_map.py   the lessons and what builds on what; ten years of models
     tables.py       tables of rows, papers' figures beside ours
+    transfer.py     where weights come from, layers unfrozen, scores over labels
     live.py         a training watched as it runs
     display.py      puts a figure or HTML under a cell
     labels.py       labels moved until none covers another
@@ -96,6 +97,7 @@ from classroom.figures.sentences import (
 from classroom.figures.spans import span_table
 from classroom.figures.subwords import coloured, cuts, lattice, merge_tree
 from classroom.figures.tables import boxes, table
+from classroom.figures.transfer import label_curves, unfreezing, weight_origins
 from classroom.figures.translators import (
     alignment,
     residual_stream,

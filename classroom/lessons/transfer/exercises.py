@@ -1,30 +1,34 @@
-"""Lesson 07: a text's last state, a classifier that starts from a language model, how far a layer
-has moved, a learning rate for each layer."""
+"""Lesson 07: a step of a head's training, a classifier that starts from a language model, layers
+unfrozen from the top, a learning rate for each layer.
+"""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classroom.checks.base import Crash, normal, outcome, row_mask
+from classroom.checks.base import Crash, normal, outcome
 from classroom.checks.exercise import exercise
 
 
 @exercise(
     lambda g: [
-        (normal(g, 3, 6, 3), F.pad(row_mask(5, 2, 4), (0, 1))),
-        (normal(g, 2, 3, 3), row_mask(1, 3)),
-        (normal(g, 4, 4, 3), row_mask(4, 4, 1, 2)),
+        (normal(g, 3, 4), normal(g, 3), normal(g, 5, 4), torch.tensor([0, 2, 1, 1, 2]), 0.5),
+        (normal(g, 2, 3), normal(g, 2), normal(g, 4, 3), torch.tensor([1, 1, 0, 1]), 0.1),
     ],
 )
-def last_state(h: Tensor, attention_mask: Tensor) -> Tensor:
-    """The state after the last real token of each row [B H].
+def head_step(
+    weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, lr: float
+) -> tuple[Tensor, Tensor]:
+    """(weight [C D], bias [C]) after one step down the gradient of the mean cross-entropy.
 
-    h [B T H]; attention_mask Bool[B T], True at real tokens, padding on the right.
+    x [N D] are the vectors of N texts, labels Int[N] their classes.
     """
-    return h[torch.arange(len(h)), attention_mask.sum(1) - 1]
+    error = (x @ weight.T + bias).softmax(-1) - F.one_hot(labels, len(weight))
+    return weight - lr * error.T @ x / len(x), bias - lr * error.mean(0)
 
 
 class _Model(nn.Module):
@@ -35,7 +39,7 @@ class _Model(nn.Module):
     def __init__(self, outputs: int) -> None:
         super().__init__()
         self.body = nn.ModuleDict(
-            {"embed": nn.Embedding(9, 4), "lstm": nn.LSTM(4, 5, batch_first=True)}
+            {"embed": nn.Embedding(9, 4), "blocks": nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 5))}
         )
         self.out = nn.Linear(5, outputs)
 
@@ -68,15 +72,15 @@ def _judge_start(fn: object, classifier: _Model, lm: _Model) -> None:
         not all(torch.equal(value, learned[name]) for name, value in lm.state_dict().items()),
         "lm_changed",
     )
-    parts = ("body.embed", "body.lstm", "out.")
+    parts = ("body.embed", "body.blocks", "out.")
     state = {
         part: {k: v for k, v in got.state_dict().items() if k.startswith(part)} for part in parts
     }
     same = {part: [torch.equal(v, learned[k]) for k, v in state[part].items()] for part in parts}
-    refuse(not any(same["body.embed"] + same["body.lstm"]), "body_random")
-    refuse(not any(same["body.lstm"]), "vectors_only")
-    refuse(not any(same["body.embed"]), "lstm_only")
-    refuse(not all(same["body.lstm"]), "lstm_part")
+    refuse(not any(same["body.embed"] + same["body.blocks"]), "body_random")
+    refuse(not any(same["body.blocks"]), "vectors_only")
+    refuse(not any(same["body.embed"]), "blocks_only")
+    refuse(not all(same["body.blocks"]), "blocks_part")
     refuse(
         not all(torch.equal(value, fresh[name]) for name, value in state["out."].items()),
         "head_changed",
@@ -92,6 +96,50 @@ def start_from(classifier: _Model, lm: _Model) -> nn.Module:
     """
     classifier.body.load_state_dict(lm.body.state_dict())
     return classifier
+
+
+def _unfrozen(fn: object) -> None:
+    with torch.random.fork_rng(devices=[]):
+        for k, before in ((1, "1111"), (4, "0000"), (2, "1001")):
+            _judge_unfrozen(fn, k, [flag == "1" for flag in before])
+
+
+def _judge_unfrozen(fn: object, k: int, before: list[bool]) -> None:
+    refuse = unfreeze.refuse
+    layers = [nn.Linear(2, 2).requires_grad_(flag) for flag in before]
+    got = outcome(fn, {"layers": layers, "k": k})
+    if isinstance(got, Crash):
+        refuse(True, "crash", kind=type(got.error).__name__, text=str(got.error).split("\n")[0])
+    refuse(any("requires_grad" in vars(layer) for layer in layers), "attribute")
+    halves = [{weight.requires_grad for weight in layer.parameters()} for layer in layers]
+    refuse(any(len(half) > 1 for half in halves), "half_a_layer")
+    after = [half.pop() for half in halves]
+    n = len(layers)
+    top = [i >= n - k for i in range(n)]
+    wrong = {
+        "upside_down": [i < k for i in range(n)],
+        "not_frozen": [old or new for old, new in zip(before, top, strict=True)],
+        "not_thawed": [old and new for old, new in zip(before, top, strict=True)],
+        "one_too_many": [i >= n - k - 1 for i in range(n)],
+        "one_too_few": [i >= n - k + 1 for i in range(n)],
+    }
+    if after != top:
+        for name, states in wrong.items():
+            refuse(after == states, name)
+        refuse(True, "others", k=k)
+    same = isinstance(got, list | tuple) and [*map(id, got)] == [*map(id, layers[n - k :])]
+    refuse(not same, "returned")
+
+
+@exercise(judge=_unfrozen)
+def unfreeze(layers: Sequence[nn.Module], k: int) -> Sequence[nn.Module]:
+    """Let the top k layers learn and freeze all others; returns the top k.
+
+    layers: from the lowest to the top one.
+    """
+    for i, layer in enumerate(layers):
+        layer.requires_grad_(i >= len(layers) - k)
+    return layers[len(layers) - k :]
 
 
 def _as_list(got: Any) -> Any:

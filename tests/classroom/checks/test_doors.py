@@ -133,15 +133,10 @@ def test_20_a_folder_of_labels(tmp_path: Path) -> None:
 
 
 def test_07_a_folder_of_labels(tmp_path: Path) -> None:
-    space = started("07_transfer", tmp_path, "data", "texts", source=own_labels(tmp_path, rows=90))
-    assert all(row["text"].startswith("mine train") for row in space["reviews"]("food", 20))
-    assert all(row["text"].startswith("mine dev") for row in space["reviews"]("film", 20, "test"))
-    assert set(space["tokenizer"].tokens(range(4, space["tokenizer"].vocab.size))) >= {
-        "mine",
-        "train",
-        "0",
-        "89",
-    }
+    task = started("07_transfer", tmp_path, source=own_labels(tmp_path, rows=90))["task"]
+    assert task.names == ["bad", "good"]
+    assert all(row["text"].startswith("mine train") for row in task.train)
+    assert all(row["text"].startswith("mine dev") for row in task.test)
 
 
 TREEBANK = """1\tThe\t_\tDET\t_\t_\t3\tdet\t_\t_
