@@ -2,7 +2,7 @@
 
 Its files:
 
-    look_inside.py   the outputs of a model's parts
+    look_inside.py   the outputs of a model's parts, and the model without some of its heads
     probing.py       attention between words, and linear probes of the layers
     copy_probe.py    does the model fill in words that occur earlier in the text?
     evaluation.py    loss and accuracy over held-out batches
@@ -13,6 +13,6 @@ Its files:
     retrieval.py     a search engine: BM25, vectors, and both
 """
 
-from course_lib.analysis.look_inside import capture
+from course_lib.analysis.look_inside import capture, without_heads
 
-__all__ = ["capture"]
+__all__ = ["capture", "without_heads"]

@@ -171,7 +171,7 @@ OWN_TEXTS = [  # a lesson's cells, and where the texts are then
     ("14_electra", ["text", "text-rows", "batches"], lambda space: space["texts"]),
     (
         "19_gpt3",
-        ["ex-induction-stub", "twice", "find", "circuit-real", "switch", "text"],
+        ["ex-induction-stub", "twice", "find", "circuit-real", "text"],
         lambda space: space["texts"],
     ),
 ]

@@ -1,9 +1,9 @@
-"""capture(): sees what it is asked for and leaves nothing behind."""
+"""capture() and without_heads() do what they are asked to, and leave nothing behind."""
 
 import pytest
 import torch
 
-from course_lib.analysis import capture
+from course_lib.analysis import capture, without_heads
 from course_lib.errors import CourseError
 from course_lib.families.gpt import gpt
 from course_lib.model.heads import LM, Classifier
@@ -65,6 +65,37 @@ def test_errors_leave_no_hook(model):
     with (
         pytest.raises(CourseError, match="No part of the model is called"),
         capture(model, "blocks.*", "blocks.9"),
+    ):
+        pass
+    assert hooks(model) == 0
+
+
+def test_a_head_that_is_switched_off_adds_nothing(model):
+    """Its columns of the output matrix do not count, and afterwards they do again."""
+    attn = model.stack.blocks[1].attn
+    with torch.no_grad():
+        whole = model(IDS)
+        with without_heads(model, [(1, 0), (2, 1)]):
+            without = model(IDS)
+        assert hooks(model) == 0
+        torch.testing.assert_close(model(IDS), whole)
+        attn.out.weight[:, : attn.dh] = 0
+        model.stack.blocks[2].attn.out.weight[:, attn.dh :] = 0
+        torch.testing.assert_close(model(IDS), without)
+    assert not torch.allclose(without, whole)
+
+
+def test_heads_come_back_after_an_error(model):
+    with pytest.raises(ZeroDivisionError), without_heads(model, [(0, 0)]):
+        _ = 1 / 0
+    assert hooks(model) == 0
+
+
+@pytest.mark.parametrize("head", [(3, 0), (0, 2), (0, -1)])
+def test_a_head_that_is_not_there(model, head):
+    with (
+        pytest.raises(CourseError, match="no head"),
+        without_heads(model, [(0, 0), head]),
     ):
         pass
     assert hooks(model) == 0
