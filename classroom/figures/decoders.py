@@ -11,6 +11,7 @@ from classroom.figures.style import (
     BLUE,
     GREY,
     INK,
+    MONO,
     TINTS,
     Numbers,
     array,
@@ -87,6 +88,6 @@ def _box(
         y - 0.01,
         text.replace("$", r"\$"),
         fontsize=14,
-        family="DejaVu Sans Mono",
+        family=MONO,
         color=ink_on(fill),
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import Rectangle
 
 from classroom.figures.style import (
     BLUE,
@@ -19,6 +19,7 @@ from classroom.figures.style import (
     arrow,
     canvas,
     centred,
+    rounded_box,
     styled,
 )
 from course_lib.errors import CourseError
@@ -69,7 +70,8 @@ def three_losses(
         for place, number in enumerate(numbers):
             y = heights[number]
             arrow(axes, (x, before), (x, y - HIGH / 2), color=GREY, lw=1.5)
-            _box(axes, x, y, 2.3, HIGH, f"layer {place + 1}", tint)
+            name = f"layer {place + 1}"
+            rounded_box(axes, (x, y), (2.3, HIGH), name, fill=TINTS[tint], fontsize=14)
             before = y + HIGH / 2
             if name == "student":
                 start, end = (TEACHER + 1.2, y), (STUDENT - 1.2, y)
@@ -92,7 +94,8 @@ def three_losses(
     middle = foot + 0.21 * (rows - 1)
     _loss(axes, (TEACHER + 1.6, middle), (STUDENT - 1.6, middle), BLUE, "soft loss")
     _loss(axes, (STUDENT + 1.6, middle), (LABEL - 0.75, middle), VERMILION, "hard loss")
-    _box(axes, LABEL, middle, 1.4, HIGH, label, "orange")
+    size = 1.4, HIGH
+    rounded_box(axes, (LABEL, middle), size, label, fill=TINTS["orange"], fontsize=14)
     centred(axes, LABEL, middle + 0.5, "label", fontsize=13, color=GREY)
     axes.set(xlim=(-1.8, LABEL + 0.9), ylim=(-1.2, foot + 0.42 * rows + 0.45))
     axes.set_axis_off()
@@ -113,16 +116,6 @@ def _loss(
     axes.annotate("", end, start, arrowprops=look)
     x = (start[0] + end[0]) / 2
     axes.text(x, start[1] + 0.1, name, ha="center", va="bottom", fontsize=15, color=colour)
-
-
-def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str, tint: str) -> None:
-    """A rounded box with its middle at (x, y)."""
-    style = "round,pad=0,rounding_size=0.08"
-    corner = (x - width / 2, y - height / 2)
-    axes.add_patch(
-        FancyBboxPatch(corner, width, height, boxstyle=style, facecolor=TINTS[tint], edgecolor=GREY)
-    )
-    centred(axes, x, y, text, fontsize=14, color=INK)
 
 
 def _strip(axes: Axes, x: float, y: float, numbers: np.ndarray) -> None:

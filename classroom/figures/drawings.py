@@ -15,6 +15,7 @@ from classroom.figures.style import (
     BLUE,
     GREY,
     INK,
+    MONO,
     TINTS,
     VERMILION,
     Numbers,
@@ -302,7 +303,7 @@ def _box(
     axes.add_patch(
         Rectangle((left, y - 0.44), width, 0.88, facecolor=fill, edgecolor="#9aa0a6", linewidth=1)
     )
-    look = {"family": "DejaVu Sans Mono", "color": ink_on(fill)}
+    look = {"family": MONO, "color": ink_on(fill)}
     centred(axes, left + width / 2, y - 0.02, text.replace("$", r"\$"), fontsize=13, **look)
 
 

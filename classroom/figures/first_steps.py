@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
 from classroom.figures.style import (
     BLUE,
@@ -25,6 +24,7 @@ from classroom.figures.style import (
     centred,
     note,
     panels,
+    rounded_box,
     styled,
 )
 
@@ -259,17 +259,7 @@ def over_labels(
 
 
 def _box(axes: Axes, x: float, y: float, width: float, height: float, tint: str) -> None:
-    """A rounded box with its middle at (x, y)."""
-    edge = ORANGE if tint == "orange" else GREY
-    axes.add_patch(
-        FancyBboxPatch(
-            (x - width / 2, y - height / 2),
-            width,
-            height,
-            boxstyle="round,pad=0,rounding_size=0.1",
-            facecolor=TINTS[tint],
-            edgecolor="#d9dcdf" if tint == "plain" else edge,
-            linewidth=2 if tint == "orange" else 1,
-            zorder=3,
-        )
-    )
+    """An empty box; what is trained has an orange line."""
+    edge = {"orange": ORANGE, "plain": "#d9dcdf"}.get(tint, GREY)
+    line = 2 if tint == "orange" else 1
+    rounded_box(axes, (x, y), (width, height), fill=TINTS[tint], edge=edge, line=line)

@@ -8,9 +8,20 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import Rectangle
 
-from classroom.figures.style import BLUE, GREY, INK, TINTS, arrow, canvas, centred, styled
+from classroom.figures.style import (
+    BLUE,
+    GREY,
+    INK,
+    MONO,
+    TINTS,
+    arrow,
+    canvas,
+    centred,
+    rounded_box,
+    styled,
+)
 from course_lib.model.config import Learned, NoPosition, Sinusoidal, StackConfig
 
 LANE, STEP = 1.05, 0.62  # inches: from token to token, from row to row
@@ -189,15 +200,6 @@ def _row(axes: Axes, name: str, lanes: Sequence[float], left: float, y: float) -
 def _box(
     axes: Axes, x: float, y: float, width: float, text: str, tint: str, mono: bool = False
 ) -> None:
-    look: dict[str, Any] = {
-        "boxstyle": "round,pad=0,rounding_size=0.06",
-        "facecolor": TINTS[tint],
-        "ec": GREY,
-    }
-    axes.add_patch(
-        FancyBboxPatch(
-            (x - width / 2, y - 0.34 * STEP), width, 0.68 * STEP, linewidth=1, zorder=3, **look
-        )
-    )
-    family = {"family": "DejaVu Sans Mono"} if mono else {}
-    centred(axes, x, y, text, fontsize=12, color=INK, zorder=4, **family)
+    family: dict[str, Any] = {"family": MONO} if mono else {}
+    size = width, 0.68 * STEP
+    rounded_box(axes, (x, y), size, text, fill=TINTS[tint], fontsize=12, **family)

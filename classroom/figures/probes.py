@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import Rectangle
 
 from classroom.figures.charts import curves, half_interval
 from classroom.figures.style import (
@@ -18,6 +18,7 @@ from classroom.figures.style import (
     arrow,
     canvas,
     centred,
+    rounded_box,
     styled,
 )
 from course_lib.errors import CourseError
@@ -51,7 +52,9 @@ def probe_layers(words: Sequence[str], place: int, answers: Sequence[str]) -> Fi
         start = COLUMN * place + 0.52
         axes.plot([start, width - 0.75], [y, y], color=VERMILION, lw=1.6, zorder=1)
         arrow(axes, (width - 0.8, y), (width - 0.3, y), color=VERMILION, lw=1.6)
-        _box(axes, width + 0.35, y)
+        rounded_box(
+            axes, (width + 0.35, y), (1.2, 0.44), "probe", fill=TINTS["yellow"], fontsize=12
+        )
         arrow(axes, (width + 0.95, y), (width + 1.5, y), color=VERMILION, lw=1.6)
         axes.text(width + 1.65, y, answer, ha="left", va="center", fontsize=14, color=INK)
     for i, word in enumerate(words):
@@ -110,17 +113,3 @@ def _vector(axes: Axes, x: float, y: float, *, read: bool) -> None:
     frame = Rectangle((x - 0.48, y - 0.17), 0.96, 0.34, fill=False, edgecolor=edge, zorder=4)
     frame.set(linewidth=2.2 if read else 0.8, label="read" if read else "vector")
     axes.add_patch(frame)
-
-
-def _box(axes: Axes, x: float, y: float) -> None:
-    """The box of a probe, with its middle at (x, y)."""
-    style = "round,pad=0,rounding_size=0.08"
-    corner = (x - 0.6, y - 0.22)
-    look: dict[str, Any] = {
-        "facecolor": TINTS["yellow"],
-        "edgecolor": GREY,
-        "linewidth": 1,
-        "zorder": 3,
-    }
-    axes.add_patch(FancyBboxPatch(corner, 1.2, 0.44, boxstyle=style, **look))
-    centred(axes, x, y, "probe", fontsize=12, color=INK, zorder=4)

@@ -12,6 +12,7 @@ import torch
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 from numpy.typing import NDArray
 
 INK, GREY, PALE = "#1b1b1b", "#5f6368", "#e6e8eb"
@@ -48,6 +49,7 @@ RC = mpl.rc_params_from_file(
 )
 
 Numbers = torch.Tensor | Sequence[Any]
+MONO = "DejaVu Sans Mono"  # tokens
 # of a drawing function: it runs in the course's style, whatever the global style is
 styled = mpl.rc_context(RC)
 
@@ -96,6 +98,46 @@ def ink_on(fill: str) -> str:
 def centred(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
     """Text with its middle at a point."""
     axes.text(x, y, text, ha="center", va="center", **look)
+
+
+def rounded_box(
+    axes: Axes,
+    middle: tuple[float, float],
+    size: tuple[float, float],
+    text: str = "",
+    *,
+    fill: str,
+    edge: str = GREY,
+    line: float = 1.0,
+    **look: Any,
+) -> None:
+    """A box with round corners around a text.
+
+    Args:
+        axes: where it is drawn.
+        middle: of the box, (x, y).
+        size: its width and height.
+        text: stands in the middle.
+        fill: the box's colour.
+        edge: its line's colour.
+        line: the line's width in points.
+        look: of the text, as matplotlib names it.
+    """
+    (x, y), (width, height) = middle, size
+    axes.add_patch(
+        FancyBboxPatch(
+            (x - width / 2, y - height / 2),
+            width,
+            height,
+            boxstyle="round,pad=0,rounding_size=0.08",
+            facecolor=fill,
+            edgecolor=edge,
+            linewidth=line,
+            zorder=3,
+        )
+    )
+    if text:
+        centred(axes, x, y, text, **{"fontsize": 13, "color": INK, "zorder": 4} | look)
 
 
 def note(

@@ -7,11 +7,19 @@ from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
 from classroom.figures.display import Html
 from classroom.figures.drawings import named_tint
-from classroom.figures.style import BLUE, GREY, INK, TINTS, canvas, centred, styled
+from classroom.figures.style import (
+    BLUE,
+    GREY,
+    INK,
+    MONO,
+    TINTS,
+    canvas,
+    rounded_box,
+    styled,
+)
 from classroom.figures.tables import FONT, boxes
 from classroom.templates import escape
 
@@ -153,18 +161,9 @@ def lattice(word: str, log_p: Mapping[str, float], best: Sequence[str]) -> Figur
 
 
 def _box(axes: Axes, x: float, y: float, text: str, tint: str) -> None:
-    """A rounded box with its middle at (x, y)."""
-    half = 0.09 * len(text) + 0.17
-    axes.add_patch(
-        FancyBboxPatch(
-            (x - half, y - 0.24),
-            2 * half,
-            0.48,
-            boxstyle="round,pad=0,rounding_size=0.08",
-            facecolor=TINTS[tint],
-            edgecolor=BLUE if tint == "blue" else GREY,
-            linewidth=1.8 if tint == "blue" else 1.0,
-            zorder=3,
-        )
+    """A symbol in a box; blue ones have a thicker line."""
+    edge, line = (BLUE, 1.8) if tint == "blue" else (GREY, 1.0)
+    size = 0.18 * len(text) + 0.34, 0.48
+    rounded_box(
+        axes, (x, y), size, text, fill=TINTS[tint], fontsize=14, family=MONO, edge=edge, line=line
     )
-    centred(axes, x, y, text, fontsize=14, color=INK, family="DejaVu Sans Mono", zorder=4)

@@ -10,13 +10,14 @@ from jaxtyping import Int
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from classroom.figures.style import (
     BLUE,
     GREY,
     INK,
+    MONO,
     PALE,
     TINTS,
     VERMILION,
@@ -27,6 +28,7 @@ from classroom.figures.style import (
     canvas,
     centred,
     panels,
+    rounded_box,
     styled,
 )
 from course_lib.analysis import capture
@@ -100,34 +102,8 @@ def _spread(tokens: Sequence[str], wide: float) -> list[float]:
 
 
 def _token(axes: Axes, x: float, y: float, text: str, fill: str) -> None:
-    _box(axes, (x, y), (_box_width(text), 0.4), text.replace("$", r"\$"), fill, mono=True)
-
-
-def _box(
-    axes: Axes,
-    middle: tuple[float, float],
-    size: tuple[float, float],
-    text: str,
-    fill: str,
-    *,
-    mono: bool = False,
-    fontsize: float = 13,
-) -> None:
-    (x, y), (wide, high) = middle, size
-    axes.add_patch(
-        FancyBboxPatch(
-            (x - wide / 2, y - high / 2),
-            wide,
-            high,
-            boxstyle="round,pad=0,rounding_size=0.07",
-            facecolor=fill,
-            edgecolor=EDGE,
-            linewidth=1.1,
-            zorder=3,
-        )
-    )
-    family = {"family": "DejaVu Sans Mono"} if mono else {}
-    centred(axes, x, y, text, fontsize=fontsize, color=INK, zorder=4, **family)
+    size = _box_width(text), 0.4
+    rounded_box(axes, (x, y), size, text.replace("$", r"\$"), fill=fill, family=MONO)
 
 
 WIDE, HIGH, STEP = 4.2, 0.56, 0.98  # inches: a part of the model, from part to part
@@ -186,7 +162,13 @@ def translator(tensors: Mapping[str, Tensor], layers: int, said: Sequence[str]) 
     arrow(axes, (bend, cross), (right - WIDE / 2, cross), lw=2.2)
     axes.text(left + 0.12, end - 0.32, f"memory {named['encoder']}", fontsize=13, color=BLUE)
     arrow(axes, (right, end - 0.2), (right, end + 0.03))
-    _box(axes, (right, end + 0.28), (WIDE, 0.5), "a score for each token", TINTS["purple"])
+    rounded_box(
+        axes,
+        (right, end + 0.28),
+        (WIDE, 0.5),
+        "a score for each token",
+        fill=TINTS["purple"],
+    )
     axes.text(right + 0.1, end + 0.6, f"logits {named['logits']}", fontsize=13, color=BLUE)
     arrow(axes, (right, end + 0.53), (right, end + 0.92))
     centred(axes, right, end + 1.06, following, fontsize=14, color=INK, weight="bold")
@@ -206,7 +188,7 @@ def _stack(
     centred(axes, x, -0.6, words, fontsize=13.5, color=INK, style="italic")
     arrow(axes, (x, -0.45), (x, -0.12))
     axes.text(x + 0.1, -0.33, f"ids {named[ids]}", fontsize=13, color=BLUE, va="center")
-    _box(axes, (x, 0.15), (WIDE, 0.5), "token vector + position", TINTS["plain"])
+    rounded_box(axes, (x, 0.15), (WIDE, 0.5), "token vector + position", fill=TINTS["plain"])
     y = 0.4
     for number, (text, weights, tint) in enumerate(parts):
         middle = STEP * (number + 1) + 0.35
@@ -214,7 +196,7 @@ def _stack(
         if number == 0:
             low = middle - HIGH / 2 - 0.14
             axes.text(x + 0.1, y + 0.14, named[vectors], fontsize=13, color=BLUE, va="center")
-        _box(axes, (x, middle), (WIDE, HIGH), text, TINTS[tint])
+        rounded_box(axes, (x, middle), (WIDE, HIGH), text, fill=TINTS[tint])
         # the residual connection
         side, start, end = x + WIDE / 2 + 0.14, middle - HIGH / 2 - 0.07, middle + HIGH / 2 + 0.15
         axes.plot([x, side, side, x], [start, start, end, end], color=GREY, lw=1.6, zorder=2)
@@ -355,7 +337,7 @@ def residual_stream(
         x = 2.0 * place + 1.0
         _strip(axes, x, -0.6, vector[:shown], scale)
         axes.plot([x - 0.45] * 2, [3.3, 2.0], color=GREY, lw=1.6)
-        _box(axes, (x - 0.1, 1.82), (1.75, 0.4), name, _tint(name), fontsize=12)
+        rounded_box(axes, (x - 0.1, 1.82), (1.75, 0.4), name, fill=_tint(name), fontsize=12)
         arrow(axes, (x + 0.45, 2.02), (x + 0.45, 3.2), color=VERMILION, lw=2)
         axes.scatter([x + 0.45], [3.4], s=230, facecolor="white", edgecolor=INK, zorder=5)
         centred(axes, x + 0.45, 3.38, "+", fontsize=15, color=INK, zorder=6)
