@@ -22,6 +22,7 @@ Its files:
     probes.py      the copy probe and the evidence probe
     searches.py    passages and queries
     arcs.py        English sentences whose determiners and objects are marked
+    senses.py      English sentences with words of two senses
     choices.py     English sentences with a gap and four words for it
     gaps.py        hidden words in English texts, and a model's loss on them
     tasks/         labelled examples

@@ -1,6 +1,4 @@
-"""Lesson 06: a word's features from its characters, the biLM's targets, turned rows, the mix,
-neighbours.
-"""
+"""Lesson 06: a word's features from its characters, the biLM's targets, the mix, neighbours."""
 
 import math
 from collections.abc import Sequence
@@ -54,24 +52,6 @@ def bilm_labels(ids: Tensor, lengths: Tensor) -> Tensor:
         there = (place + step >= 0) & (place + step < end) & (place < end)
         sides.append(ids.roll(-step, 1).where(there, -100))
     return torch.stack(sides, dim=1)
-
-
-@exercise(
-    lambda g: [
-        (normal(g, 3, 5, 2), torch.tensor([5, 3, 1])),
-        (normal(g, 2, 4, 3), torch.tensor([2, 4])),
-        (normal(g, 1, 6, 1), torch.tensor([4])),
-    ],
-)
-def turn_rows(x: Tensor, lengths: Tensor) -> Tensor:
-    """x with the real places of every row in reverse order; padding stays where it is.
-
-    x [B T D], padded on the right. lengths Int[B].
-    """
-    turned = x.clone()
-    for row, length in enumerate(lengths.tolist()):
-        turned[row, :length] = x[row, :length].flip(0)
-    return turned
 
 
 @exercise(
