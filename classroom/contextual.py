@@ -1,5 +1,7 @@
 """What vectors of words know of senses and tags, for lesson 06: other vectors, tasks, scores.
 
+with_biases(convs)              weights of a character CNN, its biases among them
+guesses(bilm, vocabulary, "I ___ it.")      what each half predicts for a gap
 rivals(uses)                    vectors of uses without ELMo: words in common, neighbours, BERT
 static_layers(rows), bert_layers(rows)      normalised vectors of all words, [L N F]
 nouns_and_verbs(), names()      tasks of tagging
@@ -7,7 +9,7 @@ tagged(task, layers, train)     what taggers trained by `train` say, and the tag
 score(task, predicted)          (score, low, high) in percent
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from seqeval.metrics.sequence_labeling import get_entities
 from sklearn.feature_extraction.text import CountVectorizer
-from torch import Tensor
+from torch import Tensor, nn
 
 from classroom import rivals as rivals_
 from classroom.intervals import percent
@@ -26,6 +28,7 @@ from course_lib import data, zoo
 from course_lib.analysis import probing
 from course_lib.data.embedders import WordAverage
 from course_lib.data.words import split_words
+from course_lib.families import elmo
 
 STATIC, BERT = "vectors-english", "bert-english"
 TAGS = {"": 0, "N": 1, "V": 2}
@@ -51,6 +54,40 @@ class Task(NamedTuple):
     names: list[str]
     parts: list[list[bool]]
     whole: bool
+
+
+def with_biases(convs: Iterable[nn.Module]) -> list[Tensor]:
+    """The weights [F E+1 w] of convolutions, for inputs whose last number is always 1.
+
+    The bias is shared out over the w places of the window.
+    """
+    weights = []
+    for conv in convs:
+        assert isinstance(conv, nn.Conv1d) and conv.bias is not None
+        width = conv.kernel_size[0]
+        bias = (conv.bias / width)[:, None, None].expand(-1, 1, width)
+        weights.append(torch.cat([conv.weight, bias], dim=1))
+    return weights
+
+
+def guesses(
+    bilm: elmo.BiLM, vocabulary: elmo.Vocabulary, sentence: str, k: int = 4
+) -> dict[str, tuple[str, list[tuple[str, float]]]]:
+    """What each half of a biLM reads of a sentence with one ___, and its likeliest words for it.
+
+    "added" sums the log-probabilities of both. The words come with their probabilities, without
+    `<UNK>`.
+    """
+    before, after = sentence.split("___")
+    left, right = elmo.hidden_word(bilm, [split_words(before)], [split_words(after)])  # 1 V
+    halves = {"forward": (before, left), "backward": (after, right)}
+    found = {}
+    for name, (reads, scores) in (halves | {"added": (sentence, left + right)}).items():
+        scores[:, vocabulary.unk] = -torch.inf
+        top = scores[0].softmax(-1).topk(k)
+        words = [vocabulary.words[number] for number in top.indices]
+        found[name] = (reads.strip(), list(zip(words, top.values.tolist(), strict=True)))
+    return found
 
 
 def nouns_and_verbs() -> Task:

@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
 from classroom.figures.style import (
     BLUE,
     GREEN,
     GREY,
     INK,
-    PURPLE,
     SKY,
     TINTS,
     VERMILION,
@@ -22,6 +20,7 @@ from classroom.figures.style import (
     canvas,
     centred,
     panels,
+    rounded_box,
     styled,
 )
 from course_lib.errors import CourseError
@@ -116,19 +115,8 @@ def two_readers(words: Sequence[str], chosen: int) -> Figure:
 def _box(
     axes: Axes, x: float, y: float, width: float, text: str, tint: str, edge: str = "#9aa0a6"
 ) -> None:
-    axes.add_patch(
-        FancyBboxPatch(
-            (x - width / 2, y - 0.22),
-            width,
-            0.44,
-            boxstyle="round,pad=0.02,rounding_size=0.08",
-            facecolor=TINTS[tint],
-            edgecolor=edge,
-            lw=2.0 if edge == VERMILION else 1.1,
-            zorder=3,
-        )
-    )
-    centred(axes, x, y, text, fontsize=13, color=INK, zorder=4)
+    line = 2.0 if edge == VERMILION else 1.1
+    rounded_box(axes, (x, y), (width + 0.04, 0.48), text, fill=TINTS[tint], edge=edge, line=line)
 
 
 def _mix(axes: Axes, column: float, x: float, word: str) -> None:
@@ -136,13 +124,16 @@ def _mix(axes: Axes, column: float, x: float, word: str) -> None:
     top = LEVELS[3] + 0.8
     axes.plot([column, column], [LEVELS[3] + 0.45, top], color=VERMILION, lw=2)
     axes.plot([column, x], [top, top], color=VERMILION, lw=2)
-    arrow(axes, (x, top), (x, LEVELS[3] + 0.3), color=VERMILION, lw=2)
+    low, high = LEVELS[1] - 0.36, LEVELS[3] + 0.36  # a frame: all three layers are taken
+    arrow(axes, (x, top), (x, high), color=VERMILION, lw=2)
+    frame = (1.85, high - low)
+    rounded_box(axes, (x, (low + high) / 2), frame, fill="none", edge=VERMILION, line=2)
     for number, (level, tint) in enumerate(
         zip(LEVELS[1:], ("purple", "yellow", "yellow"), strict=True)
     ):
         _box(axes, x, level, 1.5, rf"$s_{number}\cdot$ layer {number}", tint)
         if number:
             centred(axes, x, (level + LEVELS[number]) / 2, "+", fontsize=17, color=GREY)
-    arrow(axes, (x, LEVELS[1] - 0.27), (x, LEVELS[0] + 0.27), color=PURPLE, lw=2)
+    arrow(axes, (x, low), (x, LEVELS[0] + 0.27), color=VERMILION, lw=2)
     centred(axes, x + 0.55, (LEVELS[0] + LEVELS[1]) / 2, r"$\times\,\gamma$", fontsize=15)
     _box(axes, x, LEVELS[0], 2.4, f"ELMo of “{word}”", "orange", VERMILION)

@@ -5,6 +5,7 @@ import torch
 
 from classroom import contextual
 from classroom.town import senses
+from course_lib import zoo
 
 
 def test_the_uses_of_two_senses():
@@ -16,6 +17,23 @@ def test_the_uses_of_two_senses():
     for word in {use.word for use in uses}:
         found = [use.sense for use in uses if use.word == word]
         assert sorted(map(found.count, found)) == [6] * 12
+
+
+def test_biases_among_the_weights_change_nothing():
+    conv, x = torch.nn.Conv1d(3, 4, 2), torch.randn(5, 7, 3)
+    [weight] = contextual.with_biases([conv])
+    padded = torch.nn.functional.pad(x, (0, 1), value=1.0).transpose(1, 2)
+    answers = torch.nn.functional.conv1d(padded, weight)
+    assert torch.allclose(answers, conv(x.transpose(1, 2)), atol=1e-6)
+
+
+def test_each_half_predicts_from_its_side():
+    bilm, vocabulary, _ = zoo.load("elmo-english")
+    first = contextual.guesses(bilm, vocabulary, "I ___ like to go home.")
+    other = contextual.guesses(bilm, vocabulary, "I ___ it.")
+    assert first["forward"] == other["forward"]
+    assert first["backward"] != other["backward"]
+    assert first["added"][1][0][0] == "would"
 
 
 @pytest.fixture
