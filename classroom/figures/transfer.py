@@ -129,26 +129,44 @@ Measured = tuple[tuple[Sequence[float], Sequence[float]], tuple[Sequence[float],
 
 @styled
 def label_curves(
-    tasks: Mapping[str, Mapping[str, Measured]], level: tuple[str, float] | None = None
+    tasks: Mapping[str, Mapping[str, Measured]],
+    level: tuple[str, float] | None = None,
+    guess: float | None = None,
+    scale: float = 100,
 ) -> Figure:
     """Scores over the number of labels, a panel for each task, with their intervals.
 
     Args:
-        tasks: title -> name -> a curve of `records.curve`, of shares from 0 to 1. All panels have
-            the same names.
+        tasks: title -> name -> a curve as `records.curve` returns it. All panels have the same
+            names.
         level: (name, x): a dotted line goes right from this point of each panel.
+        guess: percent that are right without learning; a grey line of each panel.
+        scale: times this, the curves' values are percent.
     """
     figure, grid = panels(12.6, 5.9, 1, len(tasks))
     for axes, (title, curves) in zip(grid, tasks.items(), strict=True):
         for index, (name, ((xs, means), (lows, highs))) in enumerate(curves.items()):
             colour = PALETTE[index % len(PALETTE)]
-            ys, lower, upper = (100 * array(values) for values in (means, lows, highs))
+            ys, lower, upper = (scale * array(values) for values in (means, lows, highs))
             axes.vlines(xs, lower, upper, color=colour, linewidth=3, alpha=0.75)
             look: dict[str, Any] = {"marker": "osD^"[index % 4], "markersize": 7}
             axes.plot(xs, ys, color=colour, linewidth=1.8, label=name, **look)
             if level and name == level[0]:
                 height = ys[list(xs).index(level[1])]
                 axes.plot([level[1], xs[-1]], [height, height], color=colour, ls=":", lw=2)
+        if guess is not None:
+            axes.axhline(guess, color=GREY, ls="--", lw=1.5, zorder=0)
+            axes.annotate(
+                "guess",
+                (0.25, guess),
+                (0, -4),
+                xycoords=("axes fraction", "data"),
+                textcoords="offset points",
+                ha="center",
+                va="top",
+                color=GREY,
+                fontsize=12,
+            )
         axes.set_xscale("log")
         axes.set_xticks(list(xs), [f"{x:,.0f}" for x in xs], fontsize=12)
         axes.minorticks_off()

@@ -30,3 +30,13 @@ def test_the_dotted_level_stands_at_its_point():
         dotted = next(line for line in axes.lines if line.get_linestyle() == ":")
         assert list(dotted.get_xdata()) == [100, 200]
         assert [round(float(y), 6) for y in dotted.get_ydata()] == [60, 60]
+
+
+def test_a_guess_is_a_line_and_percent_stay_percent():
+    curve = ([8, 24], [30.0, 40.0]), ([25.0, 35.0], [35.0, 45.0])
+    (axes,) = figures.label_curves({"a": {"x": curve}}, guess=12.5, scale=1).axes
+    dashed = next(line for line in axes.lines if line.get_linestyle() == "--")
+    solid = next(line for line in axes.lines if line.get_linestyle() == "-")
+    assert [float(y) for y in dashed.get_ydata()] == [12.5, 12.5]
+    assert [float(y) for y in solid.get_ydata()] == [30, 40]
+    assert texts(axes) == ["guess"]
