@@ -1,8 +1,7 @@
 """An LSTM that is pretrained and then classifies texts (Dai and Le 2015).
 
 Differs from the 2017 Transformer by recurrence instead of self-attention: one state has to carry
-all that the model has read. `LstmLM` or `LstmAutoencoder` pretrains the `LstmBody`; `LstmTask`
-classifies with it.
+all that the model has read. `LstmLM` pretrains the `LstmBody`; `LstmTask` classifies with it.
 
 Known departures: backpropagation through time is not truncated after 400 steps; the classifier is
 trained on the last state only, without the paper's linear label gain; the token embeddings are also
@@ -21,8 +20,6 @@ from torch import Tensor, nn
 from course_lib.errors import CourseError
 from course_lib.model.config import EmbedConfig, Kind, NoPosition, StackConfig
 from course_lib.model.heads import Mask, Scores, pool
-from course_lib.model.lstm import right_padded
-from course_lib.objectives.losses import Batch, cross_entropy
 
 Ids = Int[Tensor, "B T"]
 LstmState = tuple[Float[Tensor, "layers B H"], Float[Tensor, "layers B H"]]  # outputs and cells
@@ -98,17 +95,6 @@ class LstmBody(nn.Module):
         outputs, _ = self.lstm(x)
         return outputs
 
-    def read(self, ids: Ids, attention_mask: Mask = None) -> LstmState:
-        """Outputs and cells of all layers after each row's last real token."""
-        x = self.dropout(self.embed(ids))
-        if attention_mask is not None:
-            lengths = right_padded(attention_mask).clamp(min=1).cpu()
-            x = nn.utils.rnn.pack_padded_sequence(
-                x, lengths, batch_first=True, enforce_sorted=False
-            )
-        _, state = self.lstm(x)
-        return state
-
     def for_task(
         self,
         kind: Kind,
@@ -178,32 +164,3 @@ class LstmLM(nn.Module):
             h = h[loss_mask]  # N H
         h = self.project(self.body.dropout(h))  # *N E
         return nn.functional.linear(h, self.body.embed.weight, self.bias)
-
-
-class LstmAutoencoder(LstmLM):
-    """A sequence autoencoder (Dai and Le 2015, section 2, figure 1).
-
-    The LSTM reads the text. The same LSTM then starts from that last state and predicts the text
-    again, with teacher forcing.
-    """
-
-    def forward(self, ids: Ids, *, attention_mask: Mask = None, loss_mask: Mask = None) -> Scores:
-        """Logits of token t at position t, from the whole text's state and the tokens before t."""
-        state = self.body.read(ids, attention_mask)
-        last_output = state[0][-1]  # the top layer's output: B H
-        h = last_output[:, None]  # B 1 H, predicts the first token
-        if ids.shape[1] > 1:
-            x = self.body.dropout(self.body.embed(ids[:, :-1]))
-            rest, _ = self.body.lstm(x, state)  # B T-1 H
-            h = torch.cat([h, rest], dim=1)  # B T H
-        return self.logits(h, loss_mask)
-
-
-def reconstruction(model: nn.Module, batch: Batch) -> Tensor:
-    """The autoencoder's loss: mean of -log p(token | tokens before it, the whole text's state)."""
-    ids = batch["ids"]
-    attention_mask = batch.get("attention_mask")
-    real = torch.ones_like(ids, dtype=torch.bool)
-    if attention_mask is not None:
-        real = attention_mask.bool()
-    return cross_entropy(model(ids, attention_mask=attention_mask, loss_mask=real), ids[real])

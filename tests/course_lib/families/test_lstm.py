@@ -5,13 +5,7 @@ import torch
 
 from course_lib.data.words import word_tokenizer
 from course_lib.errors import CourseError
-from course_lib.families.lstm import (
-    LstmAutoencoder,
-    LstmBody,
-    LstmConfig,
-    LstmLM,
-    reconstruction,
-)
+from course_lib.families.lstm import LstmBody, LstmConfig, LstmLM
 from course_lib.families.lstm_seq2seq import LstmEncoderDecoder, LstmSeq2Seq
 from course_lib.model.seq2seq import shift_right
 from course_lib.objectives import losses
@@ -86,26 +80,6 @@ def test_the_language_model_s_loss_by_hand():
         torch.stack(terms).mean(),
         atol=1e-5,
     )
-
-
-@torch.no_grad()
-def test_the_autoencoder_s_loss_by_hand():
-    model, (ids, attention_mask) = randomized(LstmAutoencoder(LstmBody(CONFIG))), rows()
-    terms = []
-    for b, length in enumerate(LENGTHS):
-        states, state = read_by_hand(model.body, ids[b, :length])
-        h = states[-1]
-        for t in range(length):
-            logits = model.body.embed.weight @ model.project.weight @ h + model.bias
-            terms.append(-logits.log_softmax(0)[ids[b, t]])
-            h, state = stepped(model.body.lstm, model.body.embed.weight[ids[b, t]], state)
-    assert torch.allclose(
-        reconstruction(model, {"ids": ids, "attention_mask": attention_mask}),
-        torch.stack(terms).mean(),
-        atol=1e-5,
-    )
-    one = ids[:, :1]
-    assert model(one).shape == (3, 1, 11)
 
 
 def encoder_by_hand(stack, ids):
