@@ -41,7 +41,6 @@ from classroom.figures.charts import (
     bars,
     curves,
     histogram,
-    scaling,
     scatter,
 )
 from classroom.figures.contexts import gap_guesses, who_sees_whom

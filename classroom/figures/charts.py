@@ -123,28 +123,6 @@ def _notes(axes: Axes, marks: Mapping[float, str]) -> None:
 
 
 @styled
-def scaling(
-    series: Mapping[str, tuple[Numbers, Numbers]],
-    *,
-    x: str = "length",
-    y: str = "cost",
-    size: _Size = (8.5, 4.8),
-) -> Figure:
-    """Cost against length on two logarithmic axes, each line with the slope of its upper half: y ~
-    x^slope.
-    """
-    named: dict[str, Curve] = {}
-    for name, curve in series.items():
-        xs, ys = _points(curve)
-        half = len(xs) // 2 if len(xs) > 3 else 0
-        slope = float(np.polyfit(np.log(xs[half:]), np.log(ys[half:]), 1)[0])
-        named[f"{name}\n(slope {slope:.1f})"] = (xs, ys)
-    figure = curves(named, x=x, y=y, log_x=True, log_y=True, size=size)
-    figure.axes[0].grid(True)
-    return figure
-
-
-@styled
 def bars(
     values: Mapping[str, Any],
     *,

@@ -59,7 +59,6 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "curves with bands": lambda: figures.curves(
         {"a": [3.0, 2.0]}, bands=BAND, log_x=True, log_y=True
     ),
-    "scaling": lambda: figures.scaling({"attention": ([1, 2, 4, 8], [1, 4, 16, 64])}),
     "bars": lambda: figures.bars(
         {"a": [80.0, 81.0, 82.0], "b": 70.0}, paper={"a": 85.0}, levels={"chance": 50}
     ),
