@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from tests.notebooks import anatomy
 from tools.slides.deck import MINUTES, parts, slides
 
-TAGS = {"remove_input", "left", "right", "dense", "words", "loose", "timing"}
+TAGS = {"remove_input", "left", "right", "dense", "large", "words", "loose", "timing"}
 
 
 def opening_and_end(notebook: NotebookNode) -> Iterator[str]:

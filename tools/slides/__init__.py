@@ -8,7 +8,8 @@ The notebook is the only source. What a cell is on the slides stands in its meta
   for the speaker and begins with the minutes (`**2 min**`), "skip" is not shown; a cell without one
   belongs to what stands before it.
 - tags: `remove_input` hides the code; `left` and `right` put neighbours into two columns; `dense`
-  sets a long table smaller, `words` aligns a table's text to the left.
+  sets a long table smaller and `large` a short one larger, `words` aligns a table's text to the
+  left.
 """
 
 from __future__ import annotations

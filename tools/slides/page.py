@@ -83,7 +83,9 @@ def _placed(piece: Piece) -> str:
     names = ["row"]
     names += ["fills"] * ("<figure" in content)
     names += ["answer"] * piece.text.startswith("> **Answer")
-    names += [tag for tag in ("dense", "words") if tag in piece.cell.metadata.get("tags", [])]
+    names += [
+        tag for tag in ("dense", "large", "words") if tag in piece.cell.metadata.get("tags", [])
+    ]
     names += ["fragment"] * bool(piece.step)
     mark = f' data-fragment-index="{piece.step}"' if piece.step else ""
     return f'<div class="{" ".join(names)}"{mark}>{content}</div>\n'
