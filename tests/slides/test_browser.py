@@ -62,6 +62,38 @@ def test_the_speaker_sees_notes(two_mice):
     )
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_live_slide_is_live(tab, pages, name):
+    """It shows what can be used, and not the picture that stands in for it on paper."""
+    tab.goto(pages[name].as_uri() + "#/live")
+    tab.wait_for_function("window.Reveal && Reveal.isReady()")
+    live = tab.locator("#live")
+    assert live.locator("figure").count() == 0
+    assert live.locator("input:visible, button:visible").count() > 0
+    tab.goto(pages[name].as_uri() + "?print-pdf")
+    tab.wait_for_selector(".pdf-page")
+    assert tab.locator("#live figure").count() == 1
+
+
+def test_a_translation_is_written_token_by_token(tab, pages):
+    tab.goto(pages["1_attention"].as_uri() + "#/live")
+    tab.wait_for_function("window.Reveal && Reveal.isReady()")
+    card = tab.locator("#interpreter")
+    button, written = card.locator("button"), card.locator("p").nth(1)
+    card.locator("select").select_option(index=1)
+    assert (button.inner_text(), card.locator("li").count()) == ("Look", 0)
+    said = []
+    while button.inner_text() == "Look":
+        button.click()
+        said.append(card.locator("li").first.inner_text().split()[-1])
+        assert card.locator("li").count() == 5
+        button.click()
+        assert written.locator("b").all_inner_texts() == said
+    assert " ".join(said) == "A woman reads a book to her child . [SEP]"
+    button.click()
+    assert written.locator("b").count() == 0
+
+
 def toy(tmp_path, *cells):
     path = tmp_path / "toy.html"
     body = [cell("## Toy", "slide", name="toy"), *cells, cell("**1 min** · Say it.", "notes")]
