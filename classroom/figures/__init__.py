@@ -18,6 +18,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     decoding.py     a language model that answers and writes: expectations, samplers, its cache
     translators.py  a translator: alignment, the whole model, its attentions, its residual stream
     first_steps.py  lesson 00: questions that a text asks, one network in four uses, few labels
+    denoising.py    lesson 16: an encoder-decoder that writes a corrupted text again
     distilling.py   a teacher, its student and the three losses
     induction.py    lesson 19: a head that looks one back, a head that looks for what came next
     trees.py        searches for the next words, beam search
@@ -47,6 +48,7 @@ from classroom.figures.contexts import gap_guesses, who_sees_whom
 from classroom.figures.course_map import lesson_list, lesson_map, timeline
 from classroom.figures.decoders import next_tokens
 from classroom.figures.decoding import cache_steps, continuation, expectations, sampling
+from classroom.figures.denoising import restoring
 from classroom.figures.display import Html, show
 from classroom.figures.distilling import three_losses
 from classroom.figures.drawings import (
