@@ -1,13 +1,16 @@
-"""Lesson 16: text infilling, sentences in another order, ROUGE-N."""
+"""Lesson 16: text infilling, the loss of a denoiser, ROUGE-N."""
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Generator, Tensor
 
+from classroom.checks.base import integers, normal, row_mask
 from classroom.checks.exercise import exercise
+from course_lib.vocab import IGNORE
 
 Spans = Sequence[tuple[int, int]]
 
@@ -47,25 +50,56 @@ def infill(ids: Tensor, spans: Spans, mask: int) -> Tensor:
     return ids.new_tensor([*said, *ids[done:].tolist()])
 
 
+class _Reader:
+    """Looks like an encoder-decoder: each position's logits hang on the source and on what the
+    decoder has read up to there.
+    """
+
+    def __init__(self, g: Generator, tokens: int) -> None:
+        self.table = normal(g, tokens, 5)
+
+    def __repr__(self) -> str:
+        return "an encoder-decoder"
+
+    def __call__(self, ids: Tensor, read: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        real = torch.ones_like(ids) if attention_mask is None else attention_mask
+        summed = (self.table[ids] * real[..., None]).sum(1, keepdim=True)
+        read_so_far = self.table[read].cumsum(1)
+        return (summed / real.sum(1)[:, None, None] + read_so_far) @ self.table.T
+
+
+def _damaged(g: Generator, sources: Sequence[int], targets: Sequence[int]) -> tuple[Any, ...]:
+    """A model, a batch with texts of these lengths, and the number of the start token."""
+    real = row_mask(*sources)
+    ids = 2 + integers(g, 9, *real.shape)
+    written = row_mask(*targets)
+    labels = 2 + integers(g, 9, *written.shape)
+    batch = {
+        "ids": ids.masked_fill(~real, 0),
+        "attention_mask": real,
+        "labels": labels.masked_fill(~written, IGNORE),
+    }
+    return _Reader(g, 12), batch, 1
+
+
 @exercise(
-    [
-        (torch.tensor(ids), 3, order)
-        for ids, order in (
-            ([11, 12, 13, 3, 14, 15, 3, 16, 17, 3], [2, 0, 1]),
-            ([21, 3, 22, 23, 3, 24, 25, 26], [1, 2, 0]),
-            ([31, 32, 3], [0]),
-            ([41, 3, 42, 3, 43, 3, 44, 3], [3, 1, 0, 2]),
-        )
+    lambda g: [
+        _damaged(g, [4, 6], [7, 5]),
+        _damaged(g, [5, 2, 3], [3, 8, 6]),
+        _damaged(g, [3], [4]),
     ],
 )
-def permute_sentences(ids: Tensor, end: int, order: Sequence[int]) -> Tensor:
-    """The sentences of ids Int[T] in another order.
+def denoising_loss(model: Any, batch: Mapping[str, Tensor], start: int) -> Tensor:
+    """The mean of -ln p over all tokens of the whole texts.
 
-    A sentence ends with the token `end`; what follows the last one counts as a sentence. `order`
-    says which of them comes first, second, ..."""
-    cuts = [0, *((ids == end).nonzero()[:, 0] + 1).tolist(), len(ids)]
-    sentences = [ids[a:b] for a, b in pairwise(cuts) if a < b]
-    return torch.cat([sentences[i] for i in order])
+    batch: `ids` and `attention_mask` [B T] of the corrupted texts, `labels` [B U] of the whole
+    ones, -100 in the padding.
+    """
+    labels = batch["labels"]
+    first = torch.full_like(labels[:, :1], start)
+    read = torch.cat((first, labels[:, :-1]), dim=1).clamp(min=0)
+    logits = model(batch["ids"], read, attention_mask=batch["attention_mask"])
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORE)
 
 
 @exercise(
