@@ -20,6 +20,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     first_steps.py  lesson 00: questions that a text asks, one network in four uses, few labels
     denoising.py    lesson 16: an encoder-decoder that writes a corrupted text again
     distilling.py   a teacher, its student and the three losses
+    replacing.py    ELECTRA's two networks, a text shaded by suspicion
     induction.py    lesson 19: a head that looks one back, a head that looks for what came next
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
@@ -89,6 +90,7 @@ from classroom.figures.positions import (
 )
 from classroom.figures.probes import layer_lines, probe_layers
 from classroom.figures.readers import letter_filters, two_readers
+from classroom.figures.replacing import electra_networks, suspects
 from classroom.figures.sentences import (
     batch_matrix,
     duel,

@@ -1,8 +1,5 @@
-"""Lesson 14: drawing words from a generator, filling them in, the detection loss, what a budget
-buys.
-"""
+"""Lesson 14: drawing words from a generator, filling them in, the detection loss."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -111,20 +108,3 @@ def rtd_loss(logits: Tensor, replaced: Tensor, attention_mask: Tensor) -> Tensor
     """
     each = F.binary_cross_entropy_with_logits(logits, replaced.float(), reduction="none")
     return each[attention_mask].mean()
-
-
-@exercise(
-    [
-        (1_000_000, [900, 100], 32),
-        (5_000_000, [1_100], 16),
-        (2_500_000, [700, 90], 8),
-        (12_000, [60, 40], 8),
-    ]
-)
-def steps_for(budget: float, forwards: Sequence[float], rows: int) -> int:
-    """How many whole training steps a budget of FLOPs pays for (int).
-
-    forwards: FLOPs of one row's forward pass, a number for each model that is trained; rows: of a
-    batch."""
-    step = 3 * rows * sum(forwards)
-    return int(budget // step)

@@ -168,7 +168,7 @@ def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
 OWN_TEXTS = [  # a lesson's cells, and where the texts are then
     ("12_roberta", ["text"], lambda space: space["texts"]),
     ("13_distilbert", ["rows"], lambda space: space["others"]),
-    ("14_electra", ["text", "text-rows", "batches"], lambda space: space["texts"]),
+    ("14_electra", ["texts", "one-row"], lambda space: space["texts"]),
     ("16_bart", ["sentences"], lambda space: space["texts"]),
     (
         "19_gpt3",
