@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 import numpy
 import torch
 
-from course_lib import peft, public_models, zoo
+from course_lib import generation, peft, public_models, zoo
 from course_lib.data.embedders import SentenceEncoder
 from course_lib.data.inputs import Frame
 from course_lib.data.tokenizers import Tokenizer
@@ -21,7 +21,9 @@ from course_lib.errors import CourseError
 from course_lib.families.sentence import Sentence
 from course_lib.files import COURSE, read_json
 from course_lib.files import DATA as OURS
+from course_lib.generation.text import end_token
 from course_lib.model import heads
+from course_lib.objectives.collate import pad
 from course_lib.training.finetune import FineTuned, predict
 
 Scale = Literal["smoke", "lesson", "cpu", "gpu"]
@@ -157,6 +159,34 @@ def likeliest(
     shares, ids = probabilities.topk(count)
     words = [tokenizer.decode([token]).strip() for token in ids.tolist()]
     return list(zip(words, shares.tolist(), strict=True))
+
+
+def written(model: Any, tokenizer: Tokenizer, texts: list[str], longest: int = 40) -> list[str]:
+    """What an encoder-decoder writes to each text, greedily; sentinels stay visible.
+
+    longest: tokens of an answer.
+    """
+    source = pad(tokenizer.ids(texts), tokenizer.vocab.padding_id)
+    end = end_token(model, tokenizer)
+    options = {"max_new_tokens": longest, "eos": end, "pad": tokenizer.vocab.padding_id}
+    device = next(model.parameters()).device
+    source = {name: rows.to(device) for name, rows in source.items()}
+    rows = generation.generate(model, source.pop("ids"), **source, **options).tolist()
+    frame = {*tokenizer.encode("").ids, tokenizer.vocab.padding_id}
+    return [
+        tidy(tokenizer.decode([i for i in row if i not in frame], special=True)) for row in rows
+    ]
+
+
+def tidy(text: str) -> str:
+    """A text without the spaces that a tokenizer put about hyphens, before colons and in don't.
+
+    >>> tidy("She mustn ' t do it : it is a well - known rule ; ask Tom .")
+    "She mustn't do it: it is a well-known rule; ask Tom."
+    """
+    text = re.sub(r"(?<=\w) ' (?=(s|t|d|m|re|ve|ll)\b)", "'", text)
+    text = re.sub(r"(?<=\w) - (?=\w)", "-", text)
+    return re.sub(r" (?=[.,:;!?])", "", text)
 
 
 def adapted(name: str) -> FineTuned:

@@ -14,6 +14,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     words.py        word vectors: as colours, pulled and pushed, in groups, as parallelograms
     sentences.py    sentence vectors: pooling, a batch as a matrix, a map; what a search finds
     spans.py        every answer from a first to a last token
+    text_to_text.py  lesson 17: one model for many tasks, span corruption as boxes
     subwords.py     how tokenizers cut: coloured tokens, merges as a tree, a lattice of splits
     decoding.py     a language model that answers and writes: expectations, samplers, its cache
     translators.py  a translator: alignment, the whole model, its attentions, its residual stream
@@ -102,6 +103,7 @@ from classroom.figures.sentences import (
 from classroom.figures.spans import span_table
 from classroom.figures.subwords import coloured, cuts, lattice, merge_tree
 from classroom.figures.tables import boxes, table
+from classroom.figures.text_to_text import corrupted, one_model
 from classroom.figures.transfer import label_curves, unfreezing, weight_origins
 from classroom.figures.translators import (
     alignment,

@@ -117,3 +117,11 @@ def test_an_adapter_marks_the_words_of_a_sentence() -> None:
     assert boxes[2][0] == "man/NOUN" and [text for text, _ in boxes][-1] == "./PUNCT"
     tints = {text.rpartition("/")[2]: tint for text, tint in boxes}
     assert tints["NOUN"] != tints["VERB"]
+
+
+def test_what_an_encoder_decoder_writes_is_tidy_and_has_its_sentinels():
+    assert lesson.tidy("don ' t : a well - known rule ; ask") == "don't: a well-known rule; ask"
+    assert lesson.tidy("the boys ' house") == "the boys ' house"  # whose quote is it?
+    model, tokenizer, _ = zoo.load("t5-english")
+    said = lesson.written(model, tokenizer, ["He waited <extra_id_0> two hours."], longest=8)
+    assert said[0].startswith("<extra_id_0>") and "[SEP]" not in said[0]
