@@ -10,7 +10,7 @@ from lab.engine.experiment import find
 from lab.engine.lab import PLANS, Lab
 from lab.lessons import inside_bert as inside
 from lab.lessons import roberta
-from lab.lessons.roberta import BASE, Change
+from lab.lessons.roberta import BASE, Change, batches, english_rows, frequency_loss
 
 STORY = {  # the wolf saw a sheep ; it saw the wolf
     "tokens": ["The", "wolf", "saw", "a", "sheep", "It", "saw", "the", "wolf"],
@@ -42,3 +42,33 @@ PLAN = replace(PLANS["smoke"], steps=27)
 def test_arms_differ_and_claims_share_them() -> None:
     longer, base = (roberta.held_out(Lab(PLAN), 0, change) for change in (Change(longer=2), BASE))
     assert longer != base == find("undertrained").measure(Lab(PLAN), 0)["held-out loss/baseline"]
+
+
+def gaps(several: list[dict[str, torch.Tensor]], epoch: int, rows: int) -> set[tuple[int, ...]]:
+    """The labels of an epoch's rows, in no order."""
+    steps = len(several) // 3
+    found = [
+        row for batch in several[epoch * steps : (epoch + 1) * steps] for row in batch["labels"]
+    ]
+    assert len(found) == rows
+    return {tuple(row.tolist()) for row in found}
+
+
+def test_stored_masks_come_back_and_new_ones_do_not() -> None:
+    text = "The old lamp stood in the hall. Nobody had lit it since the storm in May. " * 30
+    rows = english_rows([text])
+    assert len(rows) > 1
+    for copies, same in ((1, [0, 1, 2]), (2, [0, 2]), (None, [0])):
+        made = batches(rows, copies, epochs=3, seed=4)
+        first = gaps(made, 0, len(rows))
+        assert [e for e in range(3) if gaps(made, e, len(rows)) == first] == same
+
+
+def test_frequency_knows_the_common_token() -> None:
+    rows = english_rows(["The the the the the."])
+    the, stop = rows[0].ids[2], rows[0].ids[-2]
+    said = [
+        frequency_loss(rows, {"labels": torch.tensor([i]), "loss_mask": torch.tensor([True])})
+        for i in (the, stop)
+    ]
+    assert said[0] < said[1]
