@@ -28,6 +28,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     positions.py    clocks, doors for positions, biases as maps, beyond the trained length
     peft.py         new weights in a frozen block, a product of thin matrices
     probes.py       a probe at each layer, lines over the layers
+    recipes.py      lesson 12: masks over the epochs, shared layers, a score of three terms
     course_map.py   the lessons and what builds on what; ten years of models
     tables.py       tables of rows, papers' figures beside ours
     transfer.py     where weights come from, layers unfrozen, scores over labels
@@ -91,6 +92,7 @@ from classroom.figures.positions import (
 )
 from classroom.figures.probes import layer_lines, probe_layers
 from classroom.figures.readers import letter_filters, two_readers
+from classroom.figures.recipes import disentangled, masks_by_epoch, shared_layers, three_terms
 from classroom.figures.replacing import electra_networks, suspects
 from classroom.figures.sentences import (
     batch_matrix,

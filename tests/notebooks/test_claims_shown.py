@@ -15,7 +15,7 @@ from tools.notebooks.build import read
 
 # Lessons whose live runs are parts of a section and judged by the record beside them alone.
 RECORDED = {path.stem for path in lessons()[:11]} | {"15_sbert"}
-RECORDED |= {"11_inside_bert", "13_distilbert", "14_electra", "16_bart"}
+RECORDED |= {"11_inside_bert", "12_roberta", "13_distilbert", "14_electra", "16_bart"}
 RECORDED |= {"17_t5", "18_gpt2", "19_gpt3", "20_peft"}
 # Claims of other lessons whose experiment is too long to run whole in the lesson, or is there no
 # more.

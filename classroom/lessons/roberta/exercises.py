@@ -1,5 +1,5 @@
-"""Lesson 12: rows packed with whole sentences, whole words, an encoder's weights, disentangled
-attention.
+"""Lesson 12: whole words, rows packed with whole sentences, masks that come back or not,
+disentangled attention.
 """
 
 import math
@@ -57,18 +57,18 @@ def mask_words(pieces: Sequence[str], chosen: Sequence[int]) -> list[str]:
 
 @exercise(
     [
-        (100, 8, 8, 3, False),
-        (100, 8, 4, 3, False),
-        (50, 16, 16, 5, True),
-        (30_000, 768, 128, 12, True),
+        ((3, 40), 7, 3),
+        ((3, 40), 2, 1),
+        ((50,), 5, None),
+        ((50,), 10, 10),
+        ((2, 30), 0, None),
     ]
 )
-def encoder_weights(vocab: int, width: int, embed: int, layers: int, shared: bool) -> int:
-    """Numbers in the token table, its projection and the blocks."""
-    projection = embed * width if embed != width else 0
-    attention, feed_forward = 4 * width**2, 8 * width**2
-    blocks = 1 if shared else layers
-    return vocab * embed + projection + blocks * (attention + feed_forward)
+def draw_mask(shape: tuple[int, ...], epoch: int, copies: int | None) -> Tensor:
+    """Bool of this shape, True at hidden places; None draws a new mask for every epoch."""
+    number = epoch if copies is None else epoch % copies
+    rng = Generator().manual_seed(number)
+    return torch.rand(shape, generator=rng) < 0.15
 
 
 def _apart(

@@ -59,12 +59,12 @@ SIZE: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2}
 PUBLIC = [
     (
         "12_roberta",
-        "public-ask",
+        "ask",
         "albert",
         "AlbertForMaskedLM",
         lambda n: MLM(Transformer(albert(n, embed=8, **SIZE))),
         "%",
-        9,
+        2,
     ),
     (
         "16_bart",
