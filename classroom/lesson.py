@@ -190,7 +190,8 @@ def tidy(text: str) -> str:
 
 
 def adapted(name: str) -> FineTuned:
-    """A tagger that is a shipped adapter on its frozen base: "names-minilm" or "pos-english".
+    """A shipped adapter on its frozen base: the taggers "names-minilm" and "pos-english", or
+    "sst2-english", which tells praise from blame.
 
     Raises:
         CourseError: the base is a public model that is not on this machine.
@@ -198,6 +199,12 @@ def adapted(name: str) -> FineTuned:
     folder = zoo.FOLDER.parent / "adapters" / name
     card = read_json(folder / "card.json")
     body, tokenizer, _ = zoo.require(card["base"], "encoder")
+    if "layout" not in card:  # what our `peft.save` wrote
+        stack = peft.lora(body.stack, "blocks.*.*.*", rank=8, alpha=16)
+        model = heads.Classifier(stack, len(card["labels"]))
+        peft.load(model, folder / "weights.safetensors")
+        frame = Frame(tokenizer, stack.config, "single", classes=len(card["labels"]))
+        return FineTuned(model=model.eval(), frame=frame, names=card["labels"])
     tagger = heads.TokenClassifier(body.stack, len(card["labels"]))
     peft.load_pretrained(tagger, folder, **card["layout"])
     frame = Frame(tokenizer, body.stack.config, "tagging", classes=len(card["labels"]))

@@ -22,6 +22,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     denoising.py    lesson 16: an encoder-decoder that writes a corrupted text again
     distilling.py   a teacher, its student and the three losses
     replacing.py    ELECTRA's two networks, a text shaded by suspicion
+    choosing.py     lesson 21: a map of tasks and models, the steps to a chat model, DPO's loss
     induction.py    lesson 19: a head that looks one back, a head that looks for what came next
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
@@ -47,6 +48,7 @@ from classroom.figures.charts import (
     histogram,
     scatter,
 )
+from classroom.figures.choosing import chat_steps, decision_map, dpo_pair, evidence
 from classroom.figures.contexts import gap_guesses, who_sees_whom
 from classroom.figures.course_map import lesson_list, lesson_map, timeline
 from classroom.figures.decoders import next_tokens

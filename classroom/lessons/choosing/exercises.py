@@ -1,6 +1,4 @@
-"""Lesson 21: what an answer and a training cost, how far a model goes beyond its corpus, a reward's
-loss.
-"""
+"""Lesson 21: what an answer costs, which tokens of a row are learned, and DPO's loss."""
 
 import torch
 import torch.nn.functional as F
@@ -26,46 +24,48 @@ def answer_flops(parameters: float, read: int, written: int, cache: bool) -> flo
     return 2.0 * parameters * passes
 
 
-@exercise(
-    [(110e6, 137e9, 312e12, 0.4, 2.0), (175e9, 300e9, 125e12, 0.2, 1.5), (1e6, 2e9, 1e12, 0.5, 0.3)]
-)
-def training_bill(
-    parameters: float, tokens: float, peak: float, utilisation: float, price: float
-) -> float:
-    """Dollars: 6 N D FLOPs, devices rented by the hour.
-
-    peak: FLOPs a second by the data sheet; utilisation: the share of it that is reached; price: of
-    one hour."""
-    hours = 6 * parameters * tokens / (peak * utilisation) / 3600
-    return hours * price
-
-
-def _shares(g: Generator) -> tuple[Tensor, Tensor]:
-    corpus = torch.rand(6, generator=g)
-    return corpus, (corpus + 0.4 * normal(g, 6)).clamp(0, 1)
-
-
-@exercise(lambda g: [_shares(g) for _ in range(3)])
-def amplification(corpus: Tensor, said: Tensor) -> Tensor:
-    """Mean over the words of |said - 1/2| - |corpus - 1/2|, a scalar tensor.
-
-    corpus, said: Float[N], the share of "she" among "she" and "he" beside each word, in the corpus
-    and by the model."""
-    beyond = (said - 0.5).abs() - (corpus - 0.5).abs()
-    return beyond.mean()
+def _answers(g: Generator, lengths: list[int], ends: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of ids, where their answers begin, and which tokens are real."""
+    width = max(ends) + 1
+    attention_mask = torch.arange(width) < torch.tensor(ends)[:, None]
+    ids = torch.randint(2, 50, (len(ends), width), generator=g)
+    return ids * attention_mask, torch.tensor(lengths), attention_mask
 
 
 @exercise(
     lambda g: [
-        (normal(g, 5), normal(g, 5)),
-        (normal(g, 5), normal(g, 5)),
-        (torch.tensor([-150.0, 2.0]), torch.tensor([150.0, 1.0])),
+        _answers(g, [3, 2], [6, 5]),
+        _answers(g, [1, 4, 2], [7, 6, 3]),
+        (torch.arange(10, 18)[None], torch.tensor([4]), torch.ones(1, 8, dtype=torch.bool)),
+    ],
+)
+def answer_labels(ids: Tensor, lengths: Tensor, attention_mask: Tensor) -> Tensor:
+    """The next token where it belongs to the answer, and -100 elsewhere; Int[B T].
+
+    ids: Int[B T], request and answer, then padding. lengths: Int[B], the number of tokens of each
+    request. attention_mask: Bool[B T], True at real tokens."""
+    next_ids = ids.roll(-1, 1)
+    is_real = attention_mask.roll(-1, 1)
+    is_real[:, -1] = False
+    place = torch.arange(1, ids.shape[1] + 1)
+    return torch.where((place >= lengths[:, None]) & is_real, next_ids, -100)
+
+
+@exercise(
+    lambda g: [
+        (*(normal(g, 5) - 20 for _ in range(4)), 0.1),
+        (*(normal(g, 5) - 20 for _ in range(4)), 2.0),
+        (torch.tensor([-900.0]), torch.tensor([-20.0]), *(torch.tensor([-20.0]),) * 2, 0.5),
     ],
     learns="chosen",
 )
-def preference_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
-    """Mean of -log sigmoid(chosen - rejected), a scalar that can be differentiated.
+def dpo_loss(
+    chosen: Tensor, rejected: Tensor, chosen_start: Tensor, rejected_start: Tensor, beta: float
+) -> Tensor:
+    """DPO's loss of N pairs, a scalar with a gradient (Rafailov et al. 2023, equation 7).
 
-    chosen, rejected: Float[N], the rewards of the answers that people preferred and of the others.
-    """
-    return -F.logsigmoid(chosen - rejected).mean()
+    chosen, rejected: Float[N], log probabilities of the preferred answers and of the others by the
+    model that is trained. chosen_start, rejected_start: the same by the model at the start."""
+    gain_chosen = chosen - chosen_start
+    gain_rejected = rejected - rejected_start
+    return -F.logsigmoid(beta * (gain_chosen - gain_rejected)).mean()
