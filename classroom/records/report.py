@@ -8,7 +8,6 @@ from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from classroom import course
 from classroom.intervals import percent
 from classroom.records import public, rules
 from classroom.records.figures import VERDICTS, difference, figure
@@ -90,20 +89,6 @@ def basis(found: Record) -> str:
     if drawn:
         text += f"; draws, not trainings, in statement {', '.join(drawn)}"
     return text
-
-
-def first_statement(found: Record) -> str:
-    """What became of a record's first main statement, with its effect; before it the controls that
-    fail, behind it real English."""
-    judged = rules.judge(claim(found.id).rule, found.figures)
-    parts = [*judged.failed, str(judged.main[0])]
-    outcomes = [each.outcome for each in on_english(found.id).statements]
-    if outcomes:
-        parts.append(
-            f"real English: {outcomes.count('holds')} of {len(outcomes)} statements hold,"
-            f" {outcomes.count('opposite')} opposite"
-        )
-    return "; ".join(parts)
 
 
 def beside(
@@ -283,16 +268,6 @@ def overview(folder: str | Path = RESULTS) -> list[tuple[Claim, Record | None]]:
     if not Path(folder).is_dir():
         raise CourseError(f"There is no folder {folder} of records.")
     return [(found, record(name, folder)) for name, found in read().items()]
-
-
-def link(entry: Claim) -> str:
-    """Where a lesson beside it leads for a claim: to its section, or to docs/evidence.md where its
-    own lesson has none.
-    """
-    notebook = course.NOTEBOOKS / f"{entry.lesson}.ipynb"
-    if f'<a id=\\"{entry.id}\\">' in notebook.read_text("utf-8"):
-        return f"{notebook.name}#{entry.id}"
-    return "../docs/evidence.md"
 
 
 def tally(rows: list[tuple[Claim, Record | None]]) -> str:

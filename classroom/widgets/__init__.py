@@ -9,7 +9,6 @@ Each function returns an `Html` that shows itself as the last expression of a ce
     player.py        frames with back and next
     search.py        a search engine that runs in the page
     vectors.py       words and their neighbours; a query and a key, rotated
-    report_card.py   every claim with its verdict
     card.py          what all widgets are made of
 """
 # ruff: noqa: F401  the names are the package's
@@ -33,6 +32,5 @@ from classroom.widgets.player import (
     samples,
     word_steps,
 )
-from classroom.widgets.report_card import ReportEntry, report_card
 from classroom.widgets.search import search_page
 from classroom.widgets.vectors import rotation, word_map

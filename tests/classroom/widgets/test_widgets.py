@@ -32,12 +32,6 @@ SEARCH = [
 ]
 ORIGINAL = ["the", "wolf", "saw", "a", "sheep"]
 ROUND = widgets.ReplacedText(["the", "wolf", "ate", "a", BAD], ORIGINAL, [0.1, 0.7, 0.2, 0.0, 0.9])
-ENTRIES = [
-    widgets.ReportEntry(
-        "lora", "20_peft", "measured", BAD, "partly", "3 seeds", "1/3", "20_peft.ipynb#lora"
-    ),
-    widgets.ReportEntry(BAD, "08_gpt1", "exact", "x Phi(x)", "", "shown live in lesson 08"),
-]
 
 
 def quiz(question: str, choices: dict[str, str]) -> figures.Html:
@@ -64,7 +58,6 @@ WIDGETS: dict[str, Callable[[], figures.Html]] = {
         rate=0.3,
     ),
     "quiz": lambda: quiz(f"Why `1/sqrt(d)` & {BAD}?", {"variance": "Yes.", "speed": "No."}),
-    "report_card": lambda: widgets.report_card(ENTRIES),
     "rotation": widgets.rotation,
     "samples": lambda: widgets.samples([(0, 8.0, [BAD]), (9, 2.0, ["the cat", "a dog"])]),
     "which_replaced": lambda: widgets.which_replaced([ROUND]),
@@ -192,14 +185,6 @@ def test_the_calculators_numbers_are_the_librarys() -> None:
     )
     assert f"days of training {bill.days:.1f}" in shown and "3.15e23" in shown
     assert "devices to hold the weights 5, devices to train 35" in shown
-
-
-def test_the_report_guesses_no_verdict() -> None:
-    shown = WIDGETS["report_card"]()
-    assert "20 lora: partly (3 seeds)" in repr(
-        shown
-    ) and "not recorded yet (shown live in lesson 08)" in repr(shown)
-    assert 'href="20_peft.ipynb#lora"' in shown.html and shown.html.count("<a href") == 1
 
 
 def test_rounding_uses_the_whole_byte_and_errs_by_half_a_step() -> None:
