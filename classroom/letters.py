@@ -1,7 +1,7 @@
 """English letter by letter: tables of neighbours, and networks that learn within seconds."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -16,14 +16,13 @@ from course_lib.vocab import Vocab
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LENGTH = 48  # tokens in a row
-Input = Callable[[list[int], list[int], int, int], tuple[list[int], list[int]]]
 
 
 class Letters:
     """The text of a lesson in small letters: nine tenths to train on, the rest to test on.
 
-    `cased` is the test text as it was written. A token is one letter. The forty commonest have an
-    id, all others are `[UNK]`.
+    `cased_train` and `cased` are the two texts as they were written. A token is one letter. The
+    forty commonest have an id, all others are `[UNK]`.
     """
 
     def __init__(self, run: Lesson, documents: int) -> None:
@@ -35,8 +34,8 @@ class Letters:
         texts = data.corpus(run.data, n=documents)["text"]
         whole = " ".join(" ".join(texts).split())
         cut = len(whole) * 9 // 10
-        self.cased = whole[cut:]
-        self.train, self.test = whole[:cut].lower(), whole[cut:].lower()
+        self.cased_train, self.cased = whole[:cut], whole[cut:]
+        self.train, self.test = self.cased_train.lower(), self.cased.lower()
         self.alphabet = [
             *SPECIAL,
             *sorted(letter for letter, _ in Counter(self.train).most_common(40)),
@@ -65,8 +64,8 @@ class Letters:
         start = torch.randint(len(ids) - length, (rows, 1), generator=draw)
         return ids[start + torch.arange(length)]
 
-    def guessed(self, left: int, right: int, *, words: bool = False) -> float:
-        """How many letters (or words) of the test text a table of their neighbours guesses (%).
+    def guessed(self, left: int, right: int) -> float:
+        """How many letters of the test text a table of their neighbours guesses (%).
 
         The table holds, for each group of neighbours in the training text, what stood most often
         between them.
@@ -74,23 +73,13 @@ class Letters:
         Args:
             left: number of neighbours on the left that one sees.
             right: number of neighbours on the right.
-            words: whether the units are words, not letters.
         """
-        best = self._table(left, right, words)
-        gaps = _gaps(_units(self.test, words), left, right)
-        return _percent([best.get(around) == middle for around, middle in gaps])
-
-    def seen(self, left: int, right: int, *, words: bool = False) -> float:
-        """In how many gaps of the test text the neighbours also stand in the training text (%)."""
-        best = self._table(left, right, words)
-        gaps = _gaps(_units(self.test, words), left, right)
-        return _percent([around in best for around, _ in gaps])
-
-    def _table(self, left: int, right: int, words: bool) -> dict[tuple[str, ...], str]:
-        counts: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-        for around, middle in _gaps(_units(self.train, words), left, right):
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for around, middle in _gaps(self.train, left, right):
             counts[around][middle] += 1
-        return {around: count.most_common(1)[0][0] for around, count in counts.items()}
+        best = {around: count.most_common(1)[0][0] for around, count in counts.items()}
+        hits = [best.get(around) == middle for around, middle in _gaps(self.test, left, right)]
+        return 100 * sum(hits) / max(1, len(hits))
 
     def network(self, head: Callable[[Transformer], nn.Module], *, causal: bool) -> nn.Module:
         """A network of two layers of 64 with random weights.
@@ -106,33 +95,8 @@ class Letters:
         size = replace(moved_norms(size), position=Rope(), causal=causal, init_std=0.1)
         return head(Transformer(size))
 
-    @torch.no_grad()
-    def repair(self, model: nn.Module, text: str, bert_input: Input) -> str:
-        """The text, with each `_` replaced by what a model of masked letters says there.
 
-        bert_input: frames two texts; the halves of `text` are the two.
-        """
-        hidden = torch.tensor([letter == "_" for letter in text])
-        ids = self.ids(text.lower()).masked_fill(hidden, SPECIAL.index("[MASK]")).tolist()
-        half = len(ids) // 2
-        row, segments = bert_input(ids[:half], ids[half:], 2, 3)
-        logits = model(torch.tensor([row]), segments=torch.tensor([segments]))[0]  # T V
-        said = torch.cat([logits[1 : half + 1], logits[half + 2 : -1]]).argmax(-1)  # at the letters
-        answers = self.text(said)
-        return "".join(
-            a if letter == "_" else letter for letter, a in zip(text, answers, strict=True)
-        )
-
-
-def _units(text: str, words: bool) -> Sequence[str]:
-    return text.split() if words else text
-
-
-def _gaps(units: Sequence[str], left: int, right: int) -> list[tuple[tuple[str, ...], str]]:
-    """((the neighbours), the unit between them) for each place that has all its neighbours."""
-    places = range(left, len(units) - right)
-    return [((*units[i - left : i], *units[i + 1 : i + 1 + right]), units[i]) for i in places]
-
-
-def _percent(right: Sequence[bool]) -> float:
-    return 100 * sum(right) / max(1, len(right))
+def _gaps(text: str, left: int, right: int) -> list[tuple[str, str]]:
+    """(the neighbours, the letter between them) for each place that has all its neighbours."""
+    places = range(left, len(text) - right)
+    return [(f"{text[i - left : i]}_{text[i + 1 : i + 1 + right]}", text[i]) for i in places]

@@ -1,8 +1,7 @@
-"""Letters: ids and back, tables of neighbours by hand, pieces, and the repair of a text."""
+"""Letters: ids and back, tables of neighbours by hand, and pieces."""
 
 import pytest
 import torch
-from torch import nn
 
 from classroom import lesson
 from classroom.letters import Letters
@@ -24,16 +23,11 @@ def test_letters_and_back(letters):
 
 
 def test_a_neighbour_tells_a_letter_of_a_repeated_text(letters):
-    assert letters.guessed(1, 0) == letters.guessed(0, 1) == letters.seen(2, 2) == 100
+    assert letters.guessed(1, 0) == letters.guessed(0, 1) == 100
     letters.test = "axxxxc"  # the neighbours a_c stand in the training text, and the rest do not
-    assert letters.guessed(1, 1) == letters.seen(1, 1) == 0
+    assert letters.guessed(1, 1) == 0
     letters.test = "a c"
-    assert (letters.guessed(1, 1), letters.seen(1, 1)) == (0, 100)
-
-
-def test_words_are_units_too(letters):
-    letters.train, letters.test = "a dog barks a dog barks", "a cat barks"
-    assert (letters.seen(1, 1, words=True), letters.guessed(1, 1, words=True)) == (100, 0)
+    assert letters.guessed(1, 1) == 0  # seen, but with another letter between
 
 
 def test_a_step_always_draws_the_same_pieces(letters):
@@ -47,18 +41,3 @@ def test_the_mask_decides_whether_a_later_letter_counts(letters, causal, changes
     network = letters.network(heads.LM, causal=causal).eval()
     first, other = (network(letters.ids(text)[None])[0, 0] for text in ("abc", "aba"))
     assert (not torch.allclose(first, other)) == changes
-
-
-def test_the_repair_reads_each_answer_at_its_own_place(letters):
-    class Places(nn.Module):
-        """Says a, b, c, space in turn, by position."""
-
-        def forward(self, ids, segments):
-            assert segments.tolist()[0] == [0] * 4 + [1] * 4
-            say = letters.ids("· abc abc"[: ids.shape[1]])
-            return torch.nn.functional.one_hot(say, letters.vocab.size).float()[None]
-
-    def framed(a, b, cls, sep):
-        return [cls, *a, sep, *b, sep], [0] * (len(a) + 2) + [1] * (len(b) + 1)
-
-    assert letters.repair(Places(), "x_y_z", framed) == "xay z"
