@@ -23,6 +23,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     distilling.py   a teacher, its student and the three losses
     replacing.py    ELECTRA's two networks, a text shaded by suspicion
     choosing.py     lesson 21: a map of tasks and models, the steps to a chat model, DPO's loss
+    flow.py         boxes and arrows: what leads to what
     induction.py    lesson 19: a head that looks one back, a head that looks for what came next
     trees.py        searches for the next words, beam search
     parse.py        arcs over a sentence
@@ -72,6 +73,7 @@ from classroom.figures.first_steps import (
     over_labels,
     two_means,
 )
+from classroom.figures.flow import flow
 from classroom.figures.induction import induction_circuit
 from classroom.figures.live import explore, train_with_progress
 from classroom.figures.maps import (
