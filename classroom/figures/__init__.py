@@ -46,7 +46,6 @@ from classroom.figures.charts import (
     arrows,
     bars,
     curves,
-    histogram,
     scatter,
 )
 from classroom.figures.choosing import chat_steps, decision_map, dpo_pair, evidence
@@ -61,7 +60,6 @@ from classroom.figures.drawings import (
     bert_heads,
     bert_input,
     block,
-    gelu,
     gpt1_inputs,
     stacks,
     tokens,

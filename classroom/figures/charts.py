@@ -219,31 +219,6 @@ def scatter(
 
 
 @styled
-def histogram(
-    values: Mapping[str, Numbers], *, x: str = "", bins: int = 30, size: _Size = (8.5, 4.4)
-) -> Figure:
-    """Distributions over one axis, as outlines that may overlap."""
-    data = {name: array(v).reshape(-1) for name, v in values.items()}
-    edges = np.linspace(
-        min(v.min() for v in data.values()), max(v.max() for v in data.values()), bins + 1
-    )
-    figure, axes = canvas(*size)
-    for index, (name, v) in enumerate(data.items()):
-        share = 100 * np.histogram(v, edges)[0] / max(1, len(v))
-        style: dict[str, Any] = {
-            "color": PALETTE[index],
-            "label": name,
-            "linestyle": DASHES[index % len(DASHES)],
-        }
-        axes.stairs(share, edges, linewidth=2.2, **style)
-        axes.stairs(share, edges, fill=True, alpha=0.12, color=PALETTE[index])
-    if len(data) > 1:
-        axes.legend()
-    axes.set(xlabel=x, ylabel="share (%)")
-    return figure
-
-
-@styled
 def arrows(
     vectors: Mapping[str, Mapping[str, Numbers]], *, groups: Mapping[str, int] | None = None
 ) -> Figure:

@@ -1,12 +1,10 @@
-"""Models drawn: token boxes, BERT's sums and heads, GPT-1's inputs, GELU as a gate; blocks and
+"""Models drawn: token boxes, BERT's sums and heads, GPT-1's inputs; blocks and
 stacks.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
@@ -17,7 +15,6 @@ from classroom.figures.style import (
     INK,
     MONO,
     TINTS,
-    VERMILION,
     Numbers,
     array,
     arrow,
@@ -25,8 +22,6 @@ from classroom.figures.style import (
     canvas,
     centred,
     ink_on,
-    note,
-    panels,
     styled,
 )
 
@@ -245,46 +240,6 @@ def gpt1_inputs() -> Figure:
             column + 12, middle, JOINS.get(task, "linear"), va="center", fontsize=12, color=INK
         )
         y -= 0.45
-    return figure
-
-
-@styled
-def gelu() -> Figure:
-    """GELU beside ReLU, and the gate behind it: x times the probability Phi(x) that a normal draw
-    lies below x.
-    """
-    xs = np.linspace(-4.0, 4.0, 401)
-    gate = np.array([0.5 * (1 + math.erf(v / math.sqrt(2))) for v in xs])
-    figure, (left, right) = panels(9.6, 4.2, 1, 2)
-    left.plot(xs, np.maximum(xs, 0), color=GREY, linestyle=(0, (5, 2)))
-    left.plot(xs, xs * gate, color=BLUE)
-    right.plot(xs, (xs > 0).astype(float), color=GREY, linestyle=(0, (5, 2)))
-    right.plot(xs, gate, color=VERMILION)
-    for axes, name, spot, offset, colour in (
-        (left, "GELU", (2.3, 2.27), (10, -14), BLUE),
-        (left, "ReLU", (2.6, 2.6), (-48, 8), GREY),
-        (right, r"$\Phi(x)$, GELU's gate", (0.5, 0.69), (14, -22), VERMILION),
-        (right, "ReLU's gate: 0 or 1", (0, 0.9), (-138, 8), GREY),
-    ):
-        note(axes, spot, name, offset, color=colour)
-    lowest = int(np.argmin(xs * gate))
-    x, y = xs[lowest], xs[lowest] * gate[lowest]
-    line = {"arrowstyle": "-", "color": GREY}
-    note(
-        left,
-        (x, y),
-        f"least: {y:.2f}\nat x = {x:.2f}",
-        (-24, 40),
-        fontsize=12,
-        ha="right",
-        arrowprops=line,
-    )
-    left.set_title("output")
-    right.set_title("share of x let through")
-    for axes in (left, right):
-        axes.set_xlabel("x")
-        axes.axhline(0, color="#c8ccd0", linewidth=1, zorder=0)
-        axes.axvline(0, color="#c8ccd0", linewidth=1, zorder=0)
     return figure
 
 

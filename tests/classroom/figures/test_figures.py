@@ -72,7 +72,6 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "parallelogram": lambda: figures.parallelogram(
         PAIRS, {name: torch.eye(4)[i] for i, name in enumerate("wxyz")}, moved=("w", "x", "y")
     ),
-    "histogram": lambda: figures.histogram({"d": torch.randn(50), "e": torch.randn(9)}),
     "who_sees_whom": lambda: figures.who_sees_whom(
         WORDS, {"ELMo": [MASKS["causal"], MASKS["causal"].T], "BERT": [MASKS["full"]]}, gap=2
     ),
@@ -108,7 +107,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "model": lambda: figures.model(
         [figures.tower(preset("bert-base"), ["[CLS]", "a"], "head", {0: "yes"})]
     ),
-    "gelu": figures.gelu,
+    "flow": lambda: figures.flow({"a": (0, 0, "plain"), "b": (4, 1, "blue")}, [("a", "b", "then")]),
     "two_encoders": lambda: figures.two_encoders("question", ["text 1", "text 2"]),
     "pooling": lambda: figures.pooling(["[CLS]", "a", "[PAD]"], torch.eye(3), [True, True, False]),
     "batch_matrix": lambda: figures.batch_matrix({"before": torch.eye(3)}, ["a", "b", "c"]),
@@ -142,7 +141,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
 }
 
 
-TWICE = ("attention_map", "curves with bands", "histogram", "lesson_map", "scatter", "search_tree")
+TWICE = ("attention_map", "curves with bands", "lesson_map", "scatter", "search_tree")
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -412,7 +411,7 @@ def test_a_table_sets_words_to_the_left_and_figures_to_the_right() -> None:
         ),
         (lambda: figures.head_arcs(torch.ones(3, 3), ARC_WORDS, GOVERNORS), "weights .* 4 4"),
         (
-            lambda: figures.show(FIGURES["gelu"](), caption="x", alt=" "),
+            lambda: figures.show(FIGURES["block"](), caption="x", alt=" "),
             "caption and a text alternative",
         ),
     ],
@@ -427,11 +426,11 @@ def test_show_sends_picture_alternative_and_caption(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         "classroom.figures.display.send", lambda data, metadata: sent.append((data, metadata))
     )
-    figures.show(figures.gelu(), caption="Look <here>.", alt="GELU and ReLU")
+    figures.show(figures.block(), caption="Look <here>.", alt="Two orders")
     (picture, metadata), (caption, _) = sent
     assert (
-        metadata == {"image/png": {"alt": "GELU and ReLU"}}
-        and picture["text/plain"] == "[figure: GELU and ReLU]"
+        metadata == {"image/png": {"alt": "Two orders"}}
+        and picture["text/plain"] == "[figure: Two orders]"
     )
     assert png_size(picture["image/png"])[0] > 300 and "Look &lt;here&gt;." in caption["text/html"]
 
