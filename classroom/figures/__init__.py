@@ -94,7 +94,7 @@ from classroom.figures.positions import (
 )
 from classroom.figures.probes import layer_lines, probe_layers
 from classroom.figures.readers import letter_filters, two_readers
-from classroom.figures.recipes import disentangled, masks_by_epoch, shared_layers, three_terms
+from classroom.figures.recipes import disentangled, masks_by_epoch, shared_layers
 from classroom.figures.replacing import electra_networks, suspects
 from classroom.figures.sentences import (
     batch_matrix,

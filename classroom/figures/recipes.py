@@ -12,7 +12,6 @@ from matplotlib.patches import Rectangle
 from classroom.figures.style import (
     BLUE,
     GREY,
-    INK,
     ORANGE,
     TINTS,
     VERMILION,
@@ -126,43 +125,6 @@ def _table(axes: Axes, config: StackConfig) -> None:
                   fontsize=13)  # fmt: skip
     axes.text(2.1, 0.35, f"token vectors:\n{count / 1e6:.1f} million weights", ha="center",
               va="top", fontsize=13.5)  # fmt: skip
-
-
-@styled
-def three_terms(tokens: Sequence[str], terms: Mapping[str, Numbers], query: int) -> Figure:
-    """The terms of an attention score as maps, a row a query, a column a key, and their sum.
-
-    Args:
-        tokens: T tokens.
-        terms: name -> Float[T T], what the term adds to each score.
-        query: the token whose row is framed.
-
-    Raises:
-        CourseError: a term does not fit the tokens.
-    """
-    maps = {name: array(term) for name, term in terms.items()}
-    for name, values in maps.items():
-        if values.shape != (len(tokens), len(tokens)):
-            raise CourseError(f"{name}: a term {values.shape} for {len(tokens)} tokens.")
-    maps["sum"] = sum(maps.values())  # type: ignore[assignment]
-    most = max(float(abs(values).max()) for values in maps.values()) or 1.0
-    figure, grid = panels(12.6, 4.3, 1, len(maps), sharey=True)
-    for place, (axes, (name, values)) in enumerate(zip(grid, maps.items(), strict=True)):
-        axes.imshow(values, cmap="PuOr_r", vmin=-1.3 * most, vmax=1.3 * most)
-        for i, row in enumerate(values):
-            for j, value in enumerate(row):
-                if value:
-                    centred(axes, j, i, f"{value:.1f}".removesuffix(".0"), fontsize=12.5, color=INK)
-        axes.add_patch(
-            Rectangle((-0.5, query - 0.5), len(tokens), 1, fill=False, edgecolor=BLUE, lw=2.5)
-        )
-        axes.set_xticks(range(len(tokens)), tokens, rotation=55, ha="right", fontsize=12.5)
-        axes.set_yticks(range(len(tokens)), tokens, fontsize=12.5)
-        bare(axes)
-        sign = "= " if name == "sum" else "+ " if place else ""
-        axes.set_title(sign + name, fontsize=14)
-    grid[0].set_ylabel("query: who looks")
-    return figure
 
 
 @styled

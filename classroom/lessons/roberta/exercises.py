@@ -1,15 +1,11 @@
-"""Lesson 12: whole words, rows packed with whole sentences, masks that come back or not,
-disentangled attention.
-"""
+"""Lesson 12: whole words, rows packed with whole sentences, masks that come back or not."""
 
-import math
 from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
 from torch import Generator, Tensor
 
-from classroom.checks.base import normal
 from classroom.checks.exercise import exercise
 
 
@@ -69,20 +65,3 @@ def draw_mask(shape: tuple[int, ...], epoch: int, copies: int | None) -> Tensor:
     number = epoch if copies is None else epoch % copies
     rng = Generator().manual_seed(number)
     return torch.rand(shape, generator=rng) < 0.15
-
-
-def _apart(
-    g: Generator, length: int, width: int, clip: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
-    q, k = normal(g, 2, length, width)
-    qr, kr = normal(g, 2, 2 * clip, width)
-    return q, k, qr, kr, clip
-
-
-@exercise(lambda g: [_apart(g, 6, 3, 2), _apart(g, 5, 4, 8), _apart(g, 7, 2, 1)])
-def disentangled_scores(q: Tensor, k: Tensor, qr: Tensor, kr: Tensor, clip: int) -> Tensor:
-    """(q k' + q kr' at i - j + k qr' at i - j) / sqrt(3 D), Float[T T]."""
-    place = torch.arange(len(q))
-    delta = (place[:, None] - place).clamp(-clip, clip - 1) + clip
-    to_place, from_place = (q @ kr.T).gather(1, delta), (k @ qr.T).gather(1, delta.T).T
-    return (q @ k.T + to_place + from_place) / math.sqrt(3 * q.shape[1])

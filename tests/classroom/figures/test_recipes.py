@@ -48,18 +48,6 @@ def test_a_blocks_weights_do_not_hang_on_their_number():
     assert block_weights(preset("bert-base")) == block_weights(preset("albert-base"))
 
 
-def test_the_last_map_is_the_sum():
-    terms = {"a": torch.eye(3), "b": 2 * torch.eye(3)}
-    axes = figures.three_terms(WORDS, terms, query=1).axes
-    assert [one.get_title(loc="left") or one.get_title() for one in axes] == ["a", "+ b", "= sum"]
-    assert texts(axes[-1]) == ["3", "3", "3"]
-
-
-def test_a_term_that_does_not_fit_is_refused():
-    with pytest.raises(CourseError, match="b: a term"):
-        figures.three_terms(WORDS, {"a": torch.eye(3), "b": torch.eye(2)}, query=0)
-
-
 def test_the_pair_and_its_distance_are_named():
     said = texts(figures.disentangled("new", "store", -1).axes[0])
     assert {"new", "store", "distance −1"} <= set(said)
