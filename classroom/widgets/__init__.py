@@ -5,9 +5,8 @@ Each function returns an `Html` that shows itself as the last expression of a ce
     attention.py     where a head looks
     beam.py          a beam search, step by step
     calculators.py   what a model costs to train and to hold
-    games.py         quizzes, words to fill in or to find
+    games.py         quizzes, and words to find
     player.py        frames with back and next
-    search.py        a search engine that runs in the page
     vectors.py       words and their neighbours; a query and a key, rotated
     card.py          what all widgets are made of
 """
@@ -15,11 +14,9 @@ Each function returns an `Html` that shows itself as the last expression of a ce
 
 from classroom.widgets.attention import attention, head_player
 from classroom.widgets.beam import beam_tree
-from classroom.widgets.calculators import bill_calculator, calculator
+from classroom.widgets.calculators import calculator
 from classroom.widgets.games import (
-    ClozeItem,
     ReplacedText,
-    fill_in,
     quiz,
     which_replaced,
 )
@@ -32,5 +29,4 @@ from classroom.widgets.player import (
     samples,
     word_steps,
 )
-from classroom.widgets.search import search_page
 from classroom.widgets.vectors import rotation, word_map

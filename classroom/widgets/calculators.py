@@ -18,16 +18,6 @@ _SCALE: tuple[Slider, ...] = (  # powers of ten
     ("count", "devices", 0.0, 5.0, 0.0),
 )
 _SHARE: Slider = ("share", "share of the peak rate that is reached", 0.05, 1.0, 0.4)
-_BILL: tuple[Slider, ...] = (
-    *_SCALE,
-    ("runs", "trainings in all, with trials and failures", 0.0, 3.0, 0.0),  # a power of ten too
-    ("each", "FLOPs for each parameter and token", 1.0, 8.0, 6.0),
-    _SHARE,
-    ("price", "rent of a device for an hour ($)", 0.0, 12.0, 2.0),
-    ("overhead", "electricity of the building over that of the devices", 1.0, 2.5, 1.1),
-    ("grid", "grams of CO2 for a kilowatt hour", 0.0, 1000.0, 400.0),
-)
-ANSWER = 500  # tokens read and written for one answer, at 2 FLOPs for each parameter
 _log10: Callable[[float], float] = math.log10
 
 
@@ -73,50 +63,6 @@ def calculator(
         setting=_setting(parameters, tokens, device, devices, utilisation),
         head="it takes",
         rows=rows,
-    )
-
-
-def bill_calculator(
-    parameters: float,
-    tokens: float,
-    *,
-    device: str = "A100",
-    devices: int = 1,
-    title: str = "What does a pretraining cost?",
-) -> Html:
-    """Hours, money, electricity and carbon by `cost.bill`, moved by sliders; where no script runs,
-    the first setting.
-
-    tokens: read in training, repetitions included. device: a name in `cost.DEVICES`.
-    """
-    start = {name: value for name, *_, value in _BILL}
-    price, overhead, grid = start["price"], start["overhead"], start["grid"]
-    flops, utilisation = cost.training_flops(parameters, tokens), start["share"]
-    how = {"utilisation": utilisation, "price": price, "overhead": overhead, "grid": grid}
-    bill = cost.bill(flops, cost.DEVICES[device], devices=devices, **how)
-    values = {
-        "FLOPs": flops,
-        "device-hours": bill.device_hours,
-        "days": bill.days,
-        "rent ($)": bill.money,
-        "electricity (kWh)": bill.kwh,
-        "CO2 (kg)": bill.kg_co2,
-        "answers for as much": flops / cost.training_flops(parameters, ANSWER, per_parameter=2),
-    }
-    kinds = {d.name: {"flops": d.flops, "watts": d.watts} for d in cost.DEVICES.values()}
-    return _sliding(
-        "bill",
-        title,
-        {"devices": kinds, "answer": ANSWER},
-        sliders=_placed(_BILL, parameters, tokens, devices),
-        device=device,
-        setting=(
-            f"{_setting(parameters, tokens, device, devices, utilisation)}, ${price:.2f} an hour, "
-            f"building factor {overhead:g}, {grid:g} g of CO2 a kWh, trainings: 1"
-        ),
-        note=f" An answer: {ANSWER} tokens.",
-        head="it costs",
-        rows={name: written(value) for name, value in values.items()},
     )
 
 

@@ -8,7 +8,6 @@ The HTML is in assets/*.html (Jinja templates; every value is escaped that is no
 scripts in assets/*.js. The lines of both are stripped and joined, so every statement ends in a
 semicolon."""
 
-import base64
 import functools
 import hashlib
 import json
@@ -16,9 +15,7 @@ import re
 from typing import Any
 
 import jinja2
-import torch
 from markupsafe import Markup
-from torch import Tensor
 
 from classroom.figures import style, tables
 from classroom.templates import asset, environment, escape, trusted
@@ -80,22 +77,6 @@ def inline_json(value: object) -> str:
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
     return text.replace("</", "<\\/").replace("<!--", "\\u003c!--")
-
-
-def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix as whole numbers from -127 to 127 and a scale for each row; their product is nearly
-    the matrix.
-    """
-    scale = matrix.abs().amax(dim=1).clamp(min=1e-8) / 127
-    return (matrix / scale[:, None]).round().to(torch.int8), scale
-
-
-def lines(packed: bytes, width: int = 120) -> list[str]:
-    """As base64, in pieces: a single line of a megabyte is a burden on every tool that searches a
-    notebook.
-    """
-    text = base64.b64encode(packed).decode("ascii")
-    return [text[i : i + width] for i in range(0, len(text), width)]
 
 
 @functools.cache

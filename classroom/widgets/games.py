@@ -1,5 +1,5 @@
-"""Questions and games: a quiz that explains every choice; masked and replaced words,
-against the model.
+"""Questions and games: a quiz that explains every choice; replaced words, found by
+the reader and by the model.
 """
 
 import random
@@ -43,37 +43,6 @@ def quiz(name: str, file: Path | None = None) -> Html:
     )
     told = [f"  {letter}. {choice}" for letter, (choice, _) in zip("ABCDEFGH", shown, strict=False)]
     return Html(html, "\n".join([f"Quiz: {asked['question']}", *told]))
-
-
-class ClozeItem(NamedTuple):
-    """A sentence with one hidden word. `top`: the model's best guesses with their probabilities,
-    best first.
-    """
-
-    sentence: str
-    answer: str
-    top: Sequence[tuple[str, float]]
-    mask: str = "[MASK]"
-
-
-def fill_in(
-    items: Sequence[ClozeItem], title: str = "Fill in the word before the model does"
-) -> Html:
-    """Sentences with a masked word; the model's best guesses stay folded until the player has
-    guessed.
-    """
-    data = [
-        {"answer": item.answer, "top": [[word, round(float(p), 4)] for word, p in item.top]}
-        for item in items
-    ]
-    html = card(
-        "fill", title, data, items=[(item, *item.sentence.split(item.mask)) for item in items]
-    )
-    told = [
-        f"  {i.sentence}  (model: {', '.join(word for word, _ in i.top)}; text: {i.answer})"
-        for i in items
-    ]
-    return Html(html, "\n".join([title, *told]))
 
 
 class ReplacedText(NamedTuple):

@@ -4,7 +4,7 @@
     encode(encoder, ["A dog runs.", "A cat sleeps."])    Float[2 E], a vector for each text
 
 `SentenceEncoder` uses a trained model, `WordAverage` the mean of word vectors. Shapes: B texts in a
-batch, vectors of E numbers, V words, Q queries.
+batch, vectors of E numbers, V words.
 """
 
 import re
@@ -25,7 +25,6 @@ from course_lib.model.modes import evaluating
 # The similarity of two vectors: the cosine of their angle, or their dot product.
 SIMILARITIES = ("cosine", "dot")
 WORD = re.compile(r"\w+")
-RIDGE = 0.1  # the penalty of `distil_queries` on changes; a larger one keeps the first vectors more
 
 
 class Embedder(Protocol):
@@ -138,32 +137,3 @@ def has_unit_vectors(embedder: Embedder) -> bool:
 def words(text: str) -> list[str]:
     """The words of a query or document: runs of letters and digits, in lower case."""
     return WORD.findall(text.casefold())
-
-
-def distil_queries(
-    embedder: Embedder, queries: Sequence[str], vocabulary: Sequence[str]
-) -> WordAverage:
-    """Learn word vectors whose mean imitates an embedder's vector of a query.
-
-    With them a search engine embeds a query without a network. We start from the embedder's vectors
-    of the single words, and fit their change by ridge regression. A word that is in no query keeps
-    its first vector.
-
-    Args:
-        embedder: the slow embedder that is imitated.
-        queries: examples of queries, to learn from.
-        vocabulary: the words that get a vector, as `words` splits texts.
-    """
-    numbers = {word: number for number, word in enumerate(vocabulary)}
-    single = encode(embedder, vocabulary, batch=256, normalize=True)  # V E
-    targets = encode(embedder, queries, batch=256, normalize=True)  # Q E
-    # shares @ word vectors is the mean of each query's known words.
-    shares = torch.zeros(len(queries), len(vocabulary))  # Q V
-    for row, query in enumerate(queries):
-        known = [numbers[word] for word in words(query) if word in numbers]
-        for number in known:
-            shares[row, number] += 1 / len(known)
-    # Ridge regression: (S'S + RIDGE I) change = S' (targets - S single), where S is `shares`.
-    left = shares.T @ shares + RIDGE * torch.eye(len(vocabulary))  # V V
-    change = torch.linalg.solve(left, shares.T @ (targets - shares @ single))  # V E
-    return WordAverage(numbers, single + change)
