@@ -69,11 +69,15 @@ def words(text: str) -> list[str]:
 
 def errors(written: str, right: str) -> int:
     """How many words and marks must be put in, taken out or exchanged to get the right text."""
-    target = words(right)
-    row = list(range(len(target) + 1))
-    for i, word in enumerate(words(written), start=1):
+    return edits(words(written), words(right))
+
+
+def edits(written: Sequence[str], right: Sequence[str]) -> int:
+    """The edit distance of two lists of words."""
+    row = list(range(len(right) + 1))
+    for i, word in enumerate(written, start=1):
         diagonal, row[0] = row[0], i
-        for j, wanted in enumerate(target, start=1):
+        for j, wanted in enumerate(right, start=1):
             exchanged = diagonal + (word != wanted)
             diagonal = row[j]
             row[j] = min(row[j] + 1, row[j - 1] + 1, exchanged)

@@ -34,18 +34,19 @@ def one_model(texts: Sequence[str], written: Sequence[str]) -> Figure:
     """
     figure, axes = canvas(12.4, 0.95 * len(texts) + 0.5)
     top = len(texts) - 1
+    prefixes = list(dict.fromkeys(text.split(":")[0] for text in texts))
     for i, (text, answer) in enumerate(zip(texts, written, strict=True)):
         y = top - i
-        fill = TINTS[TINT_OF_SPAN[i % len(TINT_OF_SPAN)]]
-        _box(axes, (0.0, 4.75), y, _short(text), fill)
-        _box(axes, (7.85, 4.55), y, _short(answer), fill)
-        arrow(axes, (4.75, y), (5.3, y - 0.12 * (top / 2 - i)), lw=1.4)
-        arrow(axes, (7.3, y - 0.12 * (top / 2 - i)), (7.85, y), lw=1.4)
+        fill = TINTS[_tint(prefixes.index(text.split(":")[0]))]
+        _box(axes, (0.0, 5.0), y, _short(text), fill)
+        _box(axes, (7.45, 5.0), y, _short(answer), fill)
+        arrow(axes, (5.0, y), (5.4, y - 0.12 * (top / 2 - i)), lw=1.4)
+        arrow(axes, (7.05, y - 0.12 * (top / 2 - i)), (7.45, y), lw=1.4)
     says = "one encoder,\none decoder,\none loss"
     rounded_box(
         axes,
-        (6.3, top / 2),
-        (1.9, top + 0.7),
+        (6.22, top / 2),
+        (1.6, top + 0.7),
         says,
         fill=TINTS["dark"],
         edge=INK,
@@ -116,6 +117,6 @@ def _box(axes: Axes, place: tuple[float, float], y: float, text: str, fill: str)
         text.replace("$", r"\$"),
         va="center",
         family="DejaVu Sans Mono",
-        fontsize=10.8,
+        fontsize=12,
         color=INK,
     )

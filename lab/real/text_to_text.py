@@ -29,6 +29,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from torch import Tensor, nn
 
+from classroom import repairs
 from course_lib import generation, zoo
 from course_lib.data.inputs import SourceTarget
 from course_lib.data.tokenizers import add_sentinels
@@ -380,18 +381,7 @@ def share(texts: Sequence[str], targets: Sequence[str]) -> float:
 def word_errors(texts: Sequence[str], targets: Sequence[str]) -> float:
     """Words to insert, delete or replace, as a share of the targets' words."""
     pairs = [(a.split(), b.split()) for a, b in zip(texts, targets, strict=True)]
-    return sum(edits(a, b) for a, b in pairs) / sum(len(b) for _, b in pairs)
-
-
-def edits(a: Sequence[str], b: Sequence[str]) -> int:
-    """The edit distance of two lists of words."""
-    row = list(range(len(b) + 1))
-    for i, word in enumerate(a, 1):
-        above = row
-        row = [i]
-        for j, other in enumerate(b, 1):
-            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (word != other)))
-    return row[-1]
+    return sum(repairs.edits(a, b) for a, b in pairs) / sum(len(b) for _, b in pairs)
 
 
 def most_frequent_word(texts: Iterable[str]) -> Callable[[str], str]:

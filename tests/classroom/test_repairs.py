@@ -19,6 +19,7 @@ def test_errors_by_hand():
     assert repairs.errors("the key", "The key.") == 2  # a capital, a mark
     assert repairs.errors("key old the.", "The old key.") == 2
     assert repairs.errors("", "One, two.") == 4
+    assert repairs.edits(["a", "b", "c"], ["a", "c", "d"]) == 2
 
 
 def test_per_hundred_is_over_all_words_and_pairs_the_texts():

@@ -1,28 +1,11 @@
-"""Lesson 17: the RMS norm, span corruption, the prefix mask, how often each task is drawn."""
+"""Lesson 17: span corruption, the prefix mask, how often each task is drawn."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from classroom.checks.base import normal
 from classroom.checks.exercise import exercise
-
-
-@exercise(
-    lambda g: [
-        *(
-            (size * normal(g, *shape) + 0.7 * size, 1 + 0.5 * normal(g, shape[-1]))
-            for shape, size in (((4, 6), 1.0), ((2, 3, 5), 3.0), ((7, 4), 1e-3))
-        ),
-        (torch.zeros(2, 3), torch.ones(3)),
-    ],
-)
-def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
-    """x / sqrt(mean(x^2) + 1e-6) * weight over the last axis; x [... D], weight [D]."""
-    mean_square = x.square().mean(-1, keepdim=True)
-    return x / (mean_square + 1e-6).sqrt() * weight
-
 
 _TEXT = ["Thank", "you", "for", "inviting", "me", "to", "your", "party", "last", "week."]
 _MARKS = ["<X>", "<Y>", "<Z>", "<W>"]

@@ -27,7 +27,6 @@ from course_lib.families.bert import bert
 from course_lib.families.gpt import GPT3_SIZES
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
-from course_lib.model.norms import RMSNorm
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import distillation
 
@@ -128,10 +127,7 @@ def test_the_counted_weights_are_the_models(embed: int, shared: bool) -> None:
 
 
 def test_answers_are_the_librarys() -> None:
-    x, ids, spans = torch.randn(5, 8), torch.arange(5, 15), [(1, 3), (5, 0), (7, 2)]
-    torch.testing.assert_close(
-        answer("rms_norm", x, torch.ones(8)), RMSNorm(8, 1e-6)(x), atol=1e-6, rtol=0
-    )
+    ids, spans = torch.arange(5, 15), [(1, 3), (5, 0), (7, 2)]
     assert torch.equal(answer("infill", ids, spans, 4), objectives.infill(ids, spans, 4))
     said, right = ["the", "old", "lamp", "is", "old"], ["the", "lamp", "is", "old", "now"]
     for n in (1, 2):

@@ -37,3 +37,14 @@ def test_every_text_is_drawn_beside_its_answer() -> None:
     assert places["correct: She have it."][1] == places["She has it."][1]
     assert places["novel"][1] < places["She has it."][1]
     assert sum(text.endswith("...") for text in places) == 1
+
+
+def test_a_task_has_one_tint() -> None:
+    picture = figures.one_model(["correct: a", "genre: b", "correct: c"], ["A", "B", "C"])
+    fills = [to_hex(patch.get_facecolor()) for patch in picture.axes[0].patches]
+    found = [name for fill in fills for name, tint in TINTS.items() if tint == fill]
+    assert [name for name in found if name in ("blue", "orange", "green")] == [
+        *["blue"] * 2,
+        *["orange"] * 2,
+        *["blue"] * 2,
+    ]
