@@ -28,7 +28,7 @@ from classroom.figures.tables import html_table
 from course_lib.errors import CourseError
 
 BRANCHES = ("blue", "green", "orange", "purple")  # tints of the branches, in their order
-Leaf = Mapping[str, str]  # need, take, lesson ("10_bert_finetuning"), shows
+Leaf = Mapping[str, str]  # need, take, lesson ("10_bert_finetuning"), shows; perhaps at, an anchor
 
 
 @styled
@@ -69,6 +69,11 @@ def decision_map(guide: Mapping[str, Any]) -> Figure:
     return figure
 
 
+def _address(leaf: Leaf) -> str:
+    """The lesson of a leaf, at its anchor if it names one."""
+    return f"{leaf['lesson']}.ipynb" + (f"#{leaf['at']}" if "at" in leaf else "")
+
+
 def evidence(guide: Mapping[str, Any]) -> Html:
     """The leaves of a map as a table: what is needed, what to take, what shows it, and the lesson
     as a link.
@@ -78,7 +83,7 @@ def evidence(guide: Mapping[str, Any]) -> Html:
     lines = [
         [
             *(escape(leaf[name]) for name in columns),
-            f'<a href="{leaf["lesson"]}.ipynb">{leaf["lesson"][:2]}</a>',
+            f'<a href="{_address(leaf)}">{leaf["lesson"][:2]}</a>',
         ]
         for leaf in leaves
     ]

@@ -1,6 +1,7 @@
 """The map of lesson 21, its table, the way to a chat model, DPO's loss on one pair."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from classroom import course, figures
 from course_lib import CourseError
 
+NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 GUIDE = course.contents("21_choosing", "guide.json")
 LEAVES = [leaf for leaves in GUIDE["branches"].values() for leaf in leaves]
 
@@ -30,7 +32,11 @@ def test_a_branch_without_leaves_is_refused():
 
 def test_the_table_links_each_row_to_its_lesson():
     table = figures.evidence(GUIDE)
-    assert re.findall(r'href="(\w+)\.ipynb"', table.html) == [leaf["lesson"] for leaf in LEAVES]
+    links = re.findall(r'href="(\w+)\.ipynb(?:#([\w-]+))?"', table.html)
+    assert links == [(leaf["lesson"], leaf.get("at", "")) for leaf in LEAVES]
+    for lesson, anchor in links:
+        page = (NOTEBOOKS / f"{lesson}.ipynb").read_text("utf-8")
+        assert not anchor or f'<a id=\\"{anchor}\\">' in page, (lesson, anchor)
     assert all(leaf["shows"] in repr(table) for leaf in LEAVES)
 
 
