@@ -70,8 +70,8 @@ def three_losses(
         for place, number in enumerate(numbers):
             y = heights[number]
             arrow(axes, (x, before), (x, y - HIGH / 2), color=GREY, lw=1.5)
-            name = f"layer {place + 1}"
-            rounded_box(axes, (x, y), (2.3, HIGH), name, fill=TINTS[tint], fontsize=14)
+            layer = f"layer {place + 1}"
+            rounded_box(axes, (x, y), (2.3, HIGH), layer, fill=TINTS[tint], fontsize=14)
             before = y + HIGH / 2
             if name == "student":
                 start, end = (TEACHER + 1.2, y), (STUDENT - 1.2, y)

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
 from classroom import figures
 from course_lib.errors import CourseError
@@ -10,10 +12,13 @@ WORDS = ["sent", "took"]
 SHARES = {"teacher": torch.tensor([0.6, 0.2]), "student": torch.tensor([0.3, 0.1])}
 
 
-def drawn(layers: tuple[int, int]) -> list[str]:
+def picture(layers: tuple[int, int]) -> Figure:
     vectors = torch.ones(12), -torch.ones(12)
-    picture = figures.three_losses("He [MASK] it.", layers, WORDS, SHARES, vectors, "sent")
-    return [text.get_text() for text in picture.axes[0].texts]
+    return figures.three_losses("He [MASK] it.", layers, WORDS, SHARES, vectors, "sent")
+
+
+def drawn(layers: tuple[int, int]) -> list[str]:
+    return [text.get_text() for text in picture(layers).axes[0].texts]
 
 
 def test_layers_losses_and_probabilities_are_named() -> None:
@@ -24,7 +29,10 @@ def test_layers_losses_and_probabilities_are_named() -> None:
 
 
 def test_copies_go_to_layers_that_exist() -> None:
-    copies = [text for text in drawn((4, 2)) if text.startswith("layer")]
-    assert len(copies) == 6
+    texts = picture((4, 2)).axes[0].texts
+    assert sum(text.get_text().startswith("layer") for text in texts) == 6
+    arrows = [text.arrow_patch for text in texts if isinstance(text, Annotation)]
+    dashed = [arrow for arrow in arrows if arrow is not None and arrow.get_linestyle() != "solid"]
+    assert len(dashed) == 2  # one to each of the student's layers
     with pytest.raises(CourseError, match="3 layers"):
         drawn((4, 3))
