@@ -140,10 +140,18 @@ class Hidden:
         self.order = torch.randperm(len(rows), generator=seeded_generator(seed, 0)).tolist()
 
     def __getitem__(self, step: int) -> Batch:
+        return hide(self.chosen(step), self.part.rate, self.seed, 1, step)
+
+    def chosen(self, step: int) -> list[Sequence[int]]:
+        """The rows of a batch."""
         first = step * self.part.rows
         places = [i % len(self.rows) for i in range(first, first + self.part.rows)]
-        some = [self.rows[self.order[place]] for place in places]
-        return hide(some, self.part.rate, self.seed, 1, step)
+        return [self.rows[self.order[place]] for place in places]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the part reads."""
+        return sum(len(row) for step in range(self.part.steps) for row in self.chosen(step))
 
 
 @app.command()
@@ -168,8 +176,10 @@ def train(
     alone = body.tokenizer.ids(sentences(texts, shortest=5), max_length=LENGTH)
     flat = torch.tensor([token for row in rows for token in row])
     frequency = torch.bincount(flat, minlength=body.tokenizer.vocab.size).float()
-    told: dict[str, Any] = {"seed": seed, "seconds": 0, "curve": []}
+    told: dict[str, Any] = {"tokens": 0, "seed": seed, "seconds": 0, "curve": []}
     for name, part, read in (("running", RUNNING, rows), ("alone", ALONE, alone)):
+        batches = Hidden(read, part, seed)
+        told["tokens"] += batches.tokens
         config = loop.TrainConfig(
             steps=part.steps,
             lr=part.lr,
@@ -179,12 +189,13 @@ def train(
             save_to=work / f"{name}.pt",
             save_every=100,
         )
-        taught(model, Hidden(read, part, seed), frequency, config, told["curve"])
+        taught(model, batches, frequency, config, told["curve"])
     told["seconds"] = sum(point["seconds"] for point in told["curve"])
     tests = rows_of(others)[:TESTS]
     told["scores"] = {
-        "fakes of the generator": ranked(model, tests, frequency, 0),
-        "fakes drawn by frequency": ranked(model, tests, frequency, 1),
+        f"{measure}, fakes {whose}": value
+        for whose, plain in (("of the generator", 0), ("drawn by frequency", 1))
+        for measure, value in ranked(model, tests, frequency, plain).items()
     }
     export(model.discriminator, told, to)
 

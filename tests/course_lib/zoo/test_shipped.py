@@ -189,7 +189,8 @@ def test_the_shipped_checkpoints_are_whole_and_small() -> None:
         if isinstance(tokenizer, Tokenizer):
             stack = getattr(model.stack, "decoder", model.stack)
             assert stack.config.embed.vocab == tokenizer.vocab.size
-        assert {"recipe", "seed", "data", "steps", "scores", "curve"} <= card.keys()
+        assert {"recipe", "seed", "data", "steps", "tokens", "scores", "curve"} <= card.keys()
+        assert all(isinstance(score, float) for score in card["scores"].values())
         assert all(point["loss"] > 0 for point in card["curve"])
         sizes = [
             (zoo.FOLDER / name / file).stat().st_size for file in zoo.manifest_entry(name)["files"]

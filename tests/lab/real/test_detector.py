@@ -43,8 +43,8 @@ def test_it_trains_goes_on_and_the_checkpoint_says_how(
         detector.train(str(corpus), tmp_path / "work", tmp_path / "to", documents=9)
     card = read_json(tmp_path / "to" / "electra-english" / "card.json")
     assert (card["steps"], card["generator"]) == (4, "distilbert-english")
-    for scores in card["scores"].values():
-        assert 0 <= scores["area"] <= 1 and 0 <= scores["area, bert-english's own probability"] <= 1
+    assert card["tokens"] > 2 * 2 * detector.LENGTH  # the first part's, and sentences
+    assert len(card["scores"]) == 8 and all(0 <= score <= 1 for score in card["scores"].values())
     model, tokenizer, _ = zoo.load("electra-english", folder=tmp_path / "to")
     ids = torch.tensor([tokenizer.encode(TEXT).ids])
     assert model(ids).shape == ids.shape
