@@ -1,7 +1,6 @@
 """Lesson 16: an encoder-decoder that writes a text again from a corrupted copy."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,16 +12,15 @@ from classroom.figures.style import (
     GREEN,
     GREY,
     INK,
-    MONO,
     TINTS,
     arrow,
     canvas,
-    rounded_box,
     styled,
+    token_box,
+    token_width,
 )
 from course_lib.errors import CourseError
 
-LETTER = 0.115  # inches: a letter at 13 points
 UP = 1.75  # from a row of tokens to the row of their vectors
 RADIUS = 0.14
 FAINT = "#cfd4d8"
@@ -52,7 +50,7 @@ def restoring(source: Sequence[Token], target: Sequence[Token], at: int) -> Figu
         (text if len(text) > len(other) else other, "")
         for (text, _), (other, _) in zip(read, above, strict=True)
     ]
-    right = _middles(columns, left[-1] + _wide(below[-1][0]) / 2 + 0.7)
+    right = _middles(columns, left[-1] + token_width(below[-1][0]) / 2 + 0.7)
     floor = 1.55  # of the decoder
     figure, axes = canvas(right[-1] + 1.2, 6.4)
 
@@ -71,20 +69,22 @@ def restoring(source: Sequence[Token], target: Sequence[Token], at: int) -> Figu
         arrow(axes, (x, floor + 0.22), (eye[0], eye[1] - RADIUS), color=BLUE, lw=2.4)
 
     for x, (text, tint) in zip(left, below, strict=True):
-        _token(axes, (x, 0.0), text, tint)
+        token_box(axes, (x, 0.0), text, TINTS[tint])
         _vector(axes, (x, UP), chosen=False)
     top = floor + UP + 0.85
     for u, (x, (text, tint)) in enumerate(zip(right, above, strict=True)):
-        _token(axes, (x, floor), *read[u])
+        seen, colour = read[u]
+        token_box(axes, (x, floor), seen, TINTS[colour])
         _vector(axes, (x, floor + UP), chosen=u == at)
         color, lw = (INK, 2.4) if u == at else (GREY, 1.1)
         arrow(axes, (x, floor + UP + RADIUS), (x, top - 0.22), color=color, lw=lw)
-        _token(axes, (x, top), text, tint, chosen=u == at)
-    start = left[0] - _wide(below[0][0]) / 2
+        edge, line = (INK, 2.2) if u == at else (GREY, 1.0)
+        token_box(axes, (x, top), text, TINTS[tint], edge=edge, line=line)
+    start = left[0] - token_width(below[0][0]) / 2
     axes.text(start, -0.58, "encoder reads the corrupted text", fontsize=14, color=INK)
-    edge = right[0] - _wide(columns[0][0]) / 2
-    axes.text(edge, floor - 0.58, "decoder reads what was written so far", fontsize=14, color=BLUE)
-    axes.text(edge, top + 0.4, "and predicts the next token", fontsize=14, color=INK)
+    begin = right[0] - token_width(columns[0][0]) / 2
+    axes.text(begin, floor - 0.58, "decoder reads what was written so far", fontsize=14, color=BLUE)
+    axes.text(begin, top + 0.4, "and predicts the next token", fontsize=14, color=INK)
     axes.text(start, UP + 0.55, "cross-attention", fontsize=14, color=GREEN)
     axes.set(xlim=(start - 0.1, right[-1] + 0.75), ylim=(-0.75, top + 0.75))
     axes.set_aspect("equal")
@@ -92,24 +92,13 @@ def restoring(source: Sequence[Token], target: Sequence[Token], at: int) -> Figu
     return figure
 
 
-def _wide(text: str) -> float:
-    return max(0.4, LETTER * len(text) + 0.18)
-
-
 def _middles(tokens: Sequence[tuple[str, str]], left: float) -> list[float]:
     """The middles of boxes side by side."""
     middles = []
     for text, _ in tokens:
-        middles.append(left + _wide(text) / 2)
-        left += _wide(text) + 0.14
+        middles.append(left + token_width(text) / 2)
+        left += token_width(text) + 0.14
     return middles
-
-
-def _token(axes: Axes, middle: Point, text: str, tint: str, *, chosen: bool = False) -> None:
-    size = (_wide(text), 0.4)
-    shown = text.replace("$", r"\$")
-    line: dict[str, Any] = {"edge": INK, "line": 2.2} if chosen else {}
-    rounded_box(axes, middle, size, shown, fill=TINTS[tint], family=MONO, **line)
 
 
 def _vector(axes: Axes, middle: Point, *, chosen: bool) -> None:

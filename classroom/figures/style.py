@@ -140,6 +140,17 @@ def rounded_box(
         centred(axes, x, y, text, **{"fontsize": 13, "color": INK, "zorder": 4} | look)
 
 
+def token_width(text: str) -> float:
+    """The width of `token_box` in inches: room for its letters at 13 points."""
+    return max(0.4, 0.115 * len(text) + 0.18)
+
+
+def token_box(axes: Axes, middle: tuple[float, float], text: str, fill: str, **line: Any) -> None:
+    """A token in a box as wide as its letters need. line: `rounded_box`'s edge and line."""
+    shown = text.replace("$", r"\$")
+    rounded_box(axes, middle, (token_width(text), 0.4), shown, fill=fill, family=MONO, **line)
+
+
 def note(
     axes: Axes, spot: tuple[float, float], text: str, offset: tuple[float, float], **look: Any
 ) -> None:

@@ -17,7 +17,6 @@ from classroom.figures.style import (
     BLUE,
     GREY,
     INK,
-    MONO,
     PALE,
     TINTS,
     VERMILION,
@@ -30,12 +29,13 @@ from classroom.figures.style import (
     panels,
     rounded_box,
     styled,
+    token_box,
+    token_width,
 )
 from course_lib.analysis import capture
 from course_lib.errors import CourseError
 
 EDGE = "#9aa0a6"
-LETTER = 0.115  # inches: a letter at 13 points
 FAINT = 0.12  # weights below are not drawn
 
 
@@ -72,9 +72,9 @@ def alignment(weights: Numbers, source: Sequence[str], target: Sequence[str]) ->
                 continue
             axes.plot([above, x], [2.0, 0.4], solid_capstyle="butt", **look)
     for x, token in zip(tops, source, strict=True):
-        _token(axes, x, 2.2, token, TINTS["green"])
+        token_box(axes, (x, 2.2), token, TINTS["green"])
     for x, token in zip(bottoms, target, strict=True):
-        _token(axes, x, 0.2, token, TINTS["orange"])
+        token_box(axes, (x, 0.2), token, TINTS["orange"])
     axes.text(-0.15, 2.2, "source", ha="right", va="center", fontsize=13, color=GREY)
     axes.text(-0.15, 0.2, "written", ha="right", va="center", fontsize=13, color=GREY)
     axes.set(xlim=(-1.0, wide + 0.1), ylim=(-0.15, 2.55))
@@ -83,27 +83,18 @@ def alignment(weights: Numbers, source: Sequence[str], target: Sequence[str]) ->
 
 
 def _row_width(tokens: Sequence[str]) -> float:
-    return sum(_box_width(token) + 0.12 for token in tokens)
-
-
-def _box_width(token: str) -> float:
-    return max(0.4, LETTER * len(token) + 0.18)
+    return sum(token_width(token) + 0.12 for token in tokens)
 
 
 def _spread(tokens: Sequence[str], wide: float) -> list[float]:
     """The middles of boxes in a row, spread over a width."""
-    gap = (wide - sum(map(_box_width, tokens))) / max(1, len(tokens) - 1)
+    gap = (wide - sum(map(token_width, tokens))) / max(1, len(tokens) - 1)
     middles = []
     left = 0.0
     for token in tokens:
-        middles.append(left + _box_width(token) / 2)
-        left += _box_width(token) + gap
+        middles.append(left + token_width(token) / 2)
+        left += token_width(token) + gap
     return middles
-
-
-def _token(axes: Axes, x: float, y: float, text: str, fill: str) -> None:
-    size = _box_width(text), 0.4
-    rounded_box(axes, (x, y), size, text.replace("$", r"\$"), fill=fill, family=MONO)
 
 
 WIDE, HIGH, STEP = 4.2, 0.56, 0.98  # inches: a part of the model, from part to part
