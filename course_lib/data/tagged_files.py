@@ -107,16 +107,17 @@ def is_conll(path: Path) -> bool:
 
 def _columns_and_tags(path: Path) -> tuple[int, Counter[str]]:
     """The number of columns, and how often each tag occurs. Lines with "#" do not count."""
-    width = 0
+    width = last_width = 0
     tags: Counter[str] = Counter()
     for lines in _sentences(path, skip="-DOCSTART-"):
         for _, line in lines:
             cells = _words(line)
+            last_width = len(cells)
             if not line.startswith("#"):
                 width = width or len(cells)
                 tags[cells[-1]] += 1
     # If every line starts with "#", no line is a comment: all of them are words.
-    return width or len(_words(line)), tags
+    return width or last_width, tags
 
 
 def _is_comment(line: str, cells: list[str], width: int, tags: Collection[str]) -> bool:

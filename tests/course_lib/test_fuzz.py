@@ -122,6 +122,8 @@ STEADY = {"deadline": None, "suppress_health_check": list(HealthCheck), "derando
 @given(files, st.booleans())
 # a column without a name
 @example({"train.json": b'{"label": null, "tokens": null, "": null}'}, False)
+# no sentence at all
+@example({"train.txt": b"-DOCSTART-"}, False)
 def test_whatever_a_file_holds(written, found, whole):
     folder = written(found)
     source = str(folder if whole else folder / min(found))
