@@ -195,6 +195,13 @@ def test_errors_are_one_line_without_a_traceback(
     assert said in err and not Path("never-made").exists()
 
 
+def test_an_error_is_one_line_whatever_it_quotes(tmp_path: Path) -> None:
+    source = tmp_path / "rows.json"
+    source.write_text('{"a\\nb\\u001b": 1}')
+    with pytest.raises(CourseError, match=r"the columns are a\\nb\\x1b;"):
+        data.corpus(str(source))
+
+
 @pytest.mark.parametrize(("slip", "said"), REFUSED["calls"].items())
 def test_a_slip_in_python_is_one_sentence(folder: Path, slip: str, said: str) -> None:
     bert, gpt = (zoo.load(name, folder=folder) for name in ("tiny-bert", "tiny-gpt"))

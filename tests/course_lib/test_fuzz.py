@@ -122,6 +122,8 @@ STEADY = {"deadline": None, "suppress_health_check": list(HealthCheck), "derando
 @given(files, st.booleans())
 # a column without a name
 @example({"train.json": b'{"label": null, "tokens": null, "": null}'}, False)
+# a column named by a line break
+@example({"train.json": b'{"\\n": null}'}, False)
 # no sentence at all
 @example({"train.txt": b"-DOCSTART-"}, False)
 def test_whatever_a_file_holds(written, found, whole):
