@@ -4,8 +4,9 @@ This library and transformers call the same kernels of PyTorch for matrix produc
 activations and norms. A faster library cannot save this part of a step. The rest is the library's
 own: casts, copies, sums, the loss, the update, and Python.
 
-A step is profiled on each side, in turn. "at most" is how many times as fast as transformers a
-library would be whose own part took no time.
+A step is profiled on each side, in turn: ours in float32, then in bfloat16 where the processor has
+it, theirs always in float32. "at most" is how many times as fast as transformers a library would be
+whose own part took no time.
 """
 
 import statistics
@@ -16,7 +17,9 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from course_lib.training.device import has_bf16
 from course_lib.training.loop import TrainConfig, train
+from course_lib.training.settings import Precision
 from lab.bench import contenders
 from lab.bench.contenders import NAMES, Timing
 
@@ -56,13 +59,15 @@ def one_step(step: Callable[[], Any]) -> dict[str, float]:
     return seconds
 
 
-def measure(family: str, timing: Timing) -> tuple[dict[str, float], dict[str, float]]:
-    """A step of ours and of theirs in float32: medians of several, taken in turn."""
+def measure(
+    family: str, timing: Timing, precision: Precision
+) -> tuple[dict[str, float], dict[str, float]]:
+    """A step of ours and of theirs, which is in float32: medians of several, taken in turn."""
     size = timing.size("S")
     batches = contenders.batches_of(family, size)
     model = contenders.ours(family, size)
     loss = contenders.training_loss(family)
-    config = TrainConfig(steps=10**6, precision="fp32")
+    config = TrainConfig(steps=10**6, precision=precision)
     ours = train(model, batches, loss, config)
     theirs = contenders.their_steps(contenders.theirs(family, size), batches)
     sides = [partial(next, ours), partial(next, theirs)]
@@ -81,16 +86,20 @@ def _median(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 
 def report(timing: Timing) -> str:
-    """A row for each family, as a table in Markdown."""
-    kinds = list(dict.fromkeys(KINDS.values()))
-    lines = [
-        f"| share of our step | {' | '.join(kinds)} | together | own part | ratio | at most |",
-        f"|---{'|---' * (len(kinds) + 4)}|",
-    ]
+    """A table in Markdown for each precision that the processor has."""
     torch.set_num_threads(1)
+    precisions: tuple[Precision, ...] = ("fp32", "bf16") if has_bf16("cpu") else ("fp32",)
+    return "\n\n".join(table(timing, precision) for precision in precisions)
+
+
+def table(timing: Timing, precision: Precision) -> str:
+    """A row for each family."""
+    kinds = list(dict.fromkeys(KINDS.values()))
+    head = [f"share of our step in {precision}", *kinds, "together", "own part", "ratio", "at most"]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for family, name in NAMES.items():
         torch.manual_seed(0)
-        ours, theirs = measure(family, timing)
+        ours, theirs = measure(family, timing, precision)
         shares = [ours.get(kind, 0.0) / ours["all"] for kind in kinds]
         shared = sum(shares)
         ratio = theirs["all"] / ours["all"]
