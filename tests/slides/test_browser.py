@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from course_lib import zoo
 from tests.slides.toy import cell, code, deck, picture
 from tools.slides import decks, page, pdf
 from tools.slides.deck import slides
@@ -92,6 +93,25 @@ def test_a_translation_is_written_token_by_token(tab, pages):
     assert " ".join(said) == "A woman reads a book to her child . [SEP]"
     button.click()
     assert written.locator("b").count() == 0
+
+
+TEXTS = (
+    "I can't unbutton the accordion, they've said.",
+    "Straße, naïve  CAFÉ: 1234 and 12345678!",
+    "good🙂 猫 Мост  ",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_page_cuts_as_the_tokenizers_do(tab, pages, text):
+    tab.goto(pages["2_embeddings_to_elmo"].as_uri() + "#/live")
+    tab.wait_for_function("window.Reveal && Reveal.isReady()")
+    card = tab.locator("#cutter")
+    card.locator("input").fill(text)
+    bpe, wordpieces = (card.locator("p").nth(i).locator("b").all_inner_texts() for i in (0, 1))
+    expected = zoo.load("gpt-english").tokenizer.encode(text).tokens
+    assert bpe == [token.replace("Ġ", "·") for token in expected]
+    assert wordpieces == zoo.load("bert-english").tokenizer.encode(text, special=False).tokens
 
 
 def toy(tmp_path, *cells):
