@@ -3,7 +3,7 @@
 Figures are pure functions that return a matplotlib Figure; `show(figure, caption=..., alt=...)`
 puts one under the cell. Tables return an `Html` that shows itself as the last expression of a cell.
 
-    charts.py       curves, bars, points
+    charts.py       curves, bars, arrows
     maps.py         matrices: attention weights, masks, confusions
     attention.py    who looks at whom, one query's way, heads split, a mask at work
     drawings.py     token boxes, BERT's inputs and heads, blocks and stacks
@@ -46,7 +46,6 @@ from classroom.figures.charts import (
     arrows,
     bars,
     curves,
-    scatter,
 )
 from classroom.figures.choosing import chat_steps, decision_map, dpo_pair, evidence
 from classroom.figures.contexts import gap_guesses, who_sees_whom

@@ -1,4 +1,4 @@
-"""Curves, bars, points: every series labelled where it ends, no legend to look up."""
+"""Curves, bars, arrows: every series labelled where it ends, no legend to look up."""
 
 import math
 import textwrap
@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Patch
 
-from classroom.figures.labels import place_labels
 from classroom.figures.style import (
     DASHES,
     GREY,
@@ -185,36 +184,6 @@ def bars(
         )
     if grouped or paper:
         _legend(axes, names if grouped else [], bool(paper), above=bool(levels))
-    return figure
-
-
-@styled
-def scatter(
-    points: Numbers,
-    labels: Sequence[str] | None = None,
-    *,
-    groups: Sequence[str] | None = None,
-    x: str = "",
-    y: str = "",
-    size: _Size = (8.0, 5.6),
-) -> Figure:
-    """Points [N 2] with their words beside them; points of a group share colour and marker."""
-    xy = array(points)
-    kinds = list(groups) if groups is not None else [""] * len(xy)
-    figure, axes = canvas(*size)
-    for index, kind in enumerate(dict.fromkeys(kinds)):
-        chosen = [i for i, k in enumerate(kinds) if k == kind]
-        look: dict[str, Any] = {
-            "color": PALETTE[index % len(PALETTE)],
-            "marker": "osD^vP*X"[index % 8],
-        }
-        axes.scatter(xy[chosen, 0], xy[chosen, 1], s=46, label=kind or None, **look)
-    axes.margins(0.12)
-    if labels is not None:
-        place_labels(axes, [(float(a), float(b)) for a, b in xy], list(labels))
-    if groups is not None:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    axes.set(xlabel=x, ylabel=y)
     return figure
 
 
