@@ -11,7 +11,6 @@ from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.model.heads import word_logits
 from course_lib.objectives.collate import pad_to_longest
-from course_lib.vocab import Vocab
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 FEWEST = 20
@@ -47,6 +46,45 @@ def frequencies(tokenizer: Tokenizer, texts: Sequence[str]) -> Tensor:
     flat = torch.tensor([i for ids in tokenizer.ids(list(texts), max_length=512) for i in ids])
     counts = torch.bincount(flat, minlength=len(tokenizer)).float()
     return counts * _of_letters(tokenizer)
+
+
+class Pairs:
+    """Counted pairs of neighbouring tokens: the cheapest reader that looks at the context.
+
+    A token is suspected where it stands beside its two neighbours less often than the frequencies
+    of the three alone would have it.
+
+    >>> pairs = Pairs(tokenizer, texts)  # doctest: +SKIP
+    >>> suspicion = pairs(ids)  # Float[B T]  # doctest: +SKIP
+    """
+
+    def __init__(self, tokenizer: Tokenizer, texts: Sequence[str], smoothing: float = 5.0) -> None:
+        """Count.
+
+        Args:
+            tokenizer: of the ids.
+            texts: to count in.
+            smoothing: a pair's share leans on the second token's own as if that were seen so often.
+        """
+        rows = [torch.tensor(ids) for ids in tokenizer.ids(list(texts), max_length=512)]
+        self.size, self.smoothing = len(tokenizer), smoothing
+        self.single = torch.bincount(torch.cat(rows), minlength=self.size) + 0.5
+        both = torch.cat([row[:-1] * self.size + row[1:] for row in rows])
+        self.pairs, self.counts = both.unique(return_counts=True)
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """How little each token fits its neighbours. Float[B T]."""
+        before, after = ids[:, :-1], ids[:, 1:]
+        wanted = before * self.size + after
+        place = torch.searchsorted(self.pairs, wanted).clamp(max=len(self.pairs) - 1)
+        seen = torch.where(self.pairs[place] == wanted, self.counts[place], 0)
+        share = self.single[after] / self.single.sum()
+        expected = (self.single[before] + self.smoothing) * share
+        strange = -((seen + self.smoothing * share) / expected).log()  # B T-1
+        result = torch.zeros(ids.shape)
+        result[:, 1:] += strange
+        result[:, :-1] += strange
+        return result
 
 
 def _of_letters(tokenizer: Tokenizer) -> Tensor:
@@ -100,18 +138,19 @@ def surprise(model: nn.Module, ids: Tensor, real: Tensor, rows: int = 32) -> Ten
     return torch.cat(parts)
 
 
-@torch.no_grad()
-def surprise_hidden(model: nn.Module, ids: Tensor, real: Tensor, vocab: Vocab) -> Tensor:
-    """-log p of each token, by a masked language model from which it is hidden. Float[B T].
+def spelled(
+    tokenizer: Tokenizer, ids: Tensor, suspicion: Tensor, original: Tensor
+) -> tuple[list[str], list[float]]:
+    """The words of a text, and of each the largest suspicion of its tokens.
 
-    The model reads a text once for each of its tokens.
+    Args:
+        tokenizer: of the ids.
+        ids: Int[T].
+        suspicion: Float[T].
+        original: Int[T], the text before. Its words are counted, so that a changed text has as
+            many. Special tokens are left out.
     """
-    result = torch.full(ids.shape, -torch.inf)
-    for row, (text, there) in enumerate(zip(ids, real, strict=True)):
-        length = int(there.sum())
-        asked = torch.eye(length, dtype=torch.bool)  # a copy of the text for each token
-        copies = text[:length].expand(length, -1)
-        logits = model(copies.masked_fill(asked, vocab.mask), loss_mask=asked)  # T V
-        own = logits.gather(-1, text[:length, None])[:, 0]
-        result[row, :length] = logits.logsumexp(-1) - own
-    return result
+    number = tokenizer.words(original)
+    parts = [number == i for i in range(int(number.max()) + 1)]
+    texts = [tokenizer.decode(ids[part]).strip() for part in parts]
+    return texts, [float(suspicion[part].max()) for part in parts]

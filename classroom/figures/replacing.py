@@ -34,6 +34,7 @@ def suspects(
     tokens: Sequence[str],
     suspicion: Numbers,
     changed: Sequence[bool] | None = None,
+    hidden: Sequence[bool] | None = None,
     *,
     width: float = 11.4,
 ) -> Figure:
@@ -43,11 +44,13 @@ def suspects(
         tokens: as the tokenizer gives them. Special tokens are drawn like all others.
         suspicion: the probability of each that it was replaced.
         changed: those that were replaced get a thick frame.
+        hidden: those that were hidden get a dashed frame, unless they were replaced.
         width: inches.
     """
     shares = array(suspicion).reshape(-1)
     framed = [False] * len(tokens) if changed is None else [bool(one) for one in changed]
-    if not len(tokens) == len(shares) == len(framed):
+    dashed = [False] * len(tokens) if hidden is None else [bool(one) for one in hidden]
+    if not len(tokens) == len(shares) == len(framed) == len(dashed):
         raise CourseError(
             f"{len(tokens)} tokens, {len(shares)} probabilities, {len(framed)} answers: they must"
             " be equally many."
@@ -63,11 +66,15 @@ def suspects(
     figure, axes = canvas(right + 0.4, 0.92 - y + 0.25)
     axes.set(xlim=(-0.1, right + 0.1), ylim=(y - 0.62, 0.3), aspect="equal")
     axes.set_axis_off()
-    boxes = zip(tokens, shares, framed, places, strict=True)
-    for token, share, is_changed, (left, middle, size) in boxes:
+    boxes = zip(tokens, shares, framed, dashed, places, strict=True)
+    for token, share, is_changed, was_hidden, (left, middle, size) in boxes:
         fill = _heat(float(share))
         edge, line = (INK, 3.2) if is_changed else ("#9aa0a6", 1.0)
+        if was_hidden and not is_changed:
+            edge, line = INK, 1.8
         box = Rectangle((left, middle - 0.2), size, 0.4, facecolor=fill, edgecolor=edge, lw=line)
+        if was_hidden and not is_changed:
+            box.set_linestyle((0, (4, 2)))
         axes.add_patch(box)
         look = {"family": "DejaVu Sans Mono", "fontsize": 13, "color": ink_on(fill)}
         centred(axes, left + size / 2, middle - 0.01, token.replace("$", r"\$"), **look)

@@ -1,257 +1,165 @@
-"""The experiment of lesson 14: does a discriminator catch a generator that knows English?
+"""The experiment of lesson 14: what a discriminator learns from, and from which fakes.
 
-`distilbert-english` fills hidden tokens, and stays as it is. A discriminator learns which tokens
-were replaced. Its rivals are linear models of how frequent a token is and how well it follows its
-neighbour. A third linear model reads a frozen `bert-english`: the quickest discriminator that there
-is.
+`distilbert-english` fills hidden tokens, and stays as it is. A discriminator on `bert-english`'s
+body learns for a short time which tokens were replaced. Then it points at the changed word of
+sentences that it has not read. The trainings differ in which tokens the loss asks about, and in the
+generator's temperature. All trainings of a seed at one temperature read the same fakes.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from copy import deepcopy
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
+from classroom import odd_words
 from course_lib import data, zoo
-from course_lib.families.electra import Electra
 from course_lib.model import heads
 from course_lib.model.modes import evaluating
-from course_lib.model.transformer import Transformer
-from course_lib.objectives import collate, losses, seeded_generator
+from course_lib.objectives import losses, mask_tokens, replace_tokens, sample, seeded_generator
+from course_lib.objectives.collate import pad_to_longest
 from course_lib.objectives.losses import Batch
 from lab.lessons import Lab, Made, experiment, fit, given, linear_config
 
 GENERATOR = "distilbert-english"
 BODY = "bert-english"
-STARTS = {"from bert-english": True, "from random weights": False}
 GIVEN = given("electra")
 SIZES: dict[str, dict[str, Any]] = GIVEN["sizes"]
-RATES: dict[str, float] = GIVEN["rates"]
-# Original tokens by their rank in the corpus's counts: the most frequent ones, others, rare ones.
-BANDS = {"frequent": (0, 100), "middle": (100, 1000), "rare": (1000, 10**6)}
-SMOOTHING = 50.0  # a pair's share leans on the token's own share as if that had been seen so often
+MASKS = (1.0, 0.0, 0.0)  # all hidden tokens become [MASK]
+LONGEST = 64  # tokens of a sentence
 
 
-@dataclass(frozen=True)
-class Filled:
-    """Rows in which the generator has filled places.
+class Training(NamedTuple):
+    """Which tokens the loss asks about, a key of the batches, and the generator's temperature."""
 
-    Attributes:
-        ids: Int[B T], the text with its words.
-        original: Int[B T], the text before.
-        chosen: Bool[B T], the places that it filled.
-    """
-
-    ids: Tensor
-    original: Tensor
-    chosen: Tensor
-
-    @property
-    def replaced(self) -> Tensor:
-        """Bool[B T], where a token differs from the original."""
-        return self.ids != self.original
+    asked: str = "attention_mask"
+    temperature: float = 1.0
 
 
-class Counts:
-    """How often the corpus has each token, and each token behind each other one."""
+TRAININGS = {
+    "all tokens": Training(),
+    "15% of the tokens": Training(asked="few"),
+    "hidden tokens": Training(asked="hidden"),
+    "temperature 0.5": Training(temperature=0.5),
+    "temperature 2": Training(temperature=2.0),
+    "temperature 4": Training(temperature=4.0),
+}
 
-    def __init__(self, texts: Sequence[list[int]], vocab: int) -> None:
-        flat = np.concatenate([np.array(text) for text in texts])
-        self.vocab = vocab
-        self.single = np.bincount(flat, minlength=vocab) + 1.0
-        self.share = self.single / self.single.sum()
-        self.pairs, self.times = np.unique(flat[:-1] * vocab + flat[1:], return_counts=True)
-        self.rank = np.empty(vocab, dtype=int)
-        self.rank[np.argsort(-self.single, kind="stable")] = np.arange(vocab)
 
-    def surprise(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """-log of the share of tokens behind `before` that are `after`, smoothed."""
-        wanted = before * self.vocab + after
-        place = np.searchsorted(self.pairs, wanted).clip(max=len(self.pairs) - 1)
-        seen = np.where(self.pairs[place] == wanted, self.times[place], 0)
-        share = (seen + SMOOTHING * self.share[after]) / (self.single[before] + SMOOTHING)
-        surprise: np.ndarray = -np.log(share)
-        return surprise
+class Test(NamedTuple):
+    """Sentences with one word changed in each, and where."""
+
+    ids: Tensor  # Int[B T]
+    real: Tensor  # Bool[B T]
+    chosen: Tensor  # Bool[B T]
 
 
 @cache
-def counts(corpus: Path, documents: int | None) -> Counts:
-    """Counts of a part of the corpus that all models here have read."""
-    _, tokenizer, _ = zoo.load(BODY)
-    rows = data.corpus(corpus, n=documents)
-    return Counts(tokenizer.ids(list(rows["text"]), max_length=10**6), tokenizer.vocab.size)
+def sentences(split: str, documents: int) -> list[str]:
+    """Sentences of the course's own texts, in a random order."""
+    texts = odd_words.sentences(data.corpus("text", split=split, n=documents)["text"])
+    order = torch.randperm(len(texts), generator=seeded_generator(0)).tolist()
+    return [texts[i] for i in order]
 
 
-def rows_of(split: str, length: int) -> Tensor:
-    """The course's own texts, cut into rows of equal length. Int[N T]."""
-    _, tokenizer, _ = zoo.load(BODY)
-    texts = tokenizer.ids(list(data.corpus("text", split=split)["text"]), max_length=10**6)
-    flat = torch.tensor([token for text in texts for token in text])
-    whole = len(flat) // length * length
-    return flat[:whole].view(-1, length)
+def filled(ids: Tensor, real: Tensor, temperature: float, *keys: int) -> Batch:
+    """Sentences in which the generator has filled hidden tokens, and what a loss may ask about."""
+    vocab = zoo.load(BODY).tokenizer.vocab
+    rng = seeded_generator(*keys)
+    options: dict[str, Any] = {"vocab": vocab, "attention_mask": real}
+    hidden = mask_tokens(ids, rng, rate=GIVEN["rate"], parts=MASKS, **options)
+    generator = zoo.load(GENERATOR).model
+    with evaluating(generator), torch.no_grad():
+        logits = generator(hidden.ids, attention_mask=real, loss_mask=hidden.loss_mask)
+    seen, replaced = replace_tokens(ids, hidden.loss_mask, sample(logits / temperature, rng))
+    few = mask_tokens(ids, rng, rate=0.15, **options).loss_mask
+    batch = {"ids": seen, "attention_mask": real, "replaced": replaced}
+    return batch | {"hidden": hidden.loss_mask, "few": few}
 
 
-def hide(rows: Tensor, *keys: int) -> Batch:
-    """Rows with 15% of their tokens hidden."""
-    _, tokenizer, _ = zoo.load(BODY)
-    real = torch.ones_like(rows, dtype=torch.bool)
-    return collate.replaced(rows, real, seeded_generator(*keys), vocab=tokenizer.vocab)
+@cache
+def batches(scale: str, seed: int, temperature: float) -> list[Batch]:
+    """The batches of a training."""
+    size = SIZES[scale]
+    tokenizer: Any = zoo.load(BODY).tokenizer
+    texts = sentences("train", size["documents"])
+    order = torch.randperm(len(texts), generator=seeded_generator(seed, 0)).tolist()
+    made = []
+    for step in range(size["steps"]):
+        first = step * size["rows"]
+        some = [texts[order[i % len(texts)]] for i in range(first, first + size["rows"])]
+        rows = tokenizer.ids(some, max_length=LONGEST)
+        ids, real = pad_to_longest(rows, tokenizer.vocab.padding_id).values()
+        made.append(filled(ids, real, temperature, seed, 1, step))
+    return made
 
 
-@torch.no_grad()
-def fill(model: Electra, rows: Tensor, seed: int) -> tuple[Filled, Tensor]:
-    """Rows that the generator has filled, and the discriminator's logits of them, Float[B T]."""
-    ids, chosen, verdicts = [], [], []
-    rng = seeded_generator(seed, 3)
-    with evaluating(model):
-        for number, part in enumerate(torch.split(rows, 32)):
-            batch = hide(part, seed, 2, number)
-            out = model(batch["ids"], labels=batch["labels"], loss_mask=batch["loss_mask"], rng=rng)
-            ids.append(out.ids)
-            chosen.append(batch["loss_mask"])
-            verdicts.append(out.verdicts)
-    return Filled(torch.cat(ids), rows, torch.cat(chosen)), torch.cat(verdicts)
-
-
-def detect(model: nn.Module, batch: Batch) -> Tensor:
-    """The discriminator's loss alone: the generator does not learn."""
-    out = model(batch["ids"], labels=batch["labels"], loss_mask=batch["loss_mask"])
-    return losses.detection_loss(out.verdicts, out.replaced)
-
-
-def new_model(seed: int, *, pretrained: bool) -> Electra:
-    """The frozen generator and a discriminator, on bert-english's body or one of random weights."""
+def trained(scale: str, seed: int, training: Training) -> nn.Module:
+    """A discriminator after a training."""
     torch.manual_seed(seed)
-    body: Any = zoo.load(BODY).model.stack
-    if not pretrained:
-        body = Transformer(body.config)
-    generator = zoo.load(GENERATOR).model.requires_grad_(False)
-    return Electra(generator, heads.RTD(body))
+    model = heads.RTD(deepcopy(zoo.load(BODY).model.stack))
+
+    def detection(model: nn.Module, batch: Batch) -> Tensor:
+        logits = model(batch["ids"], attention_mask=batch["attention_mask"])
+        return losses.detection_loss(logits, batch["replaced"], batch[training.asked])
+
+    made = batches(scale, seed, training.temperature)
+    fit(
+        model,
+        Made(made.__getitem__),
+        detection,
+        linear_config(len(made), GIVEN["rate of learning"]),
+    )
+    return model
 
 
-def trained(model: Electra, rows: Tensor, steps: int, lr: float, seed: int, batch: int) -> None:
-    """Train the discriminator in place, for so many steps."""
-    order = torch.randperm(len(rows), generator=seeded_generator(seed, 0))
-
-    def make(step: int) -> Batch:
-        places = torch.arange(step * batch, (step + 1) * batch) % len(rows)
-        return hide(rows[order[places]], seed, 1, step)
-
-    torch.manual_seed(seed)  # of the generator's draws
-    fit(model, Made(make), detect, linear_config(steps, lr, precision="auto"))
-
-
-def features(filled: Filled, known: Counts) -> dict[str, np.ndarray]:
-    """What the rivals see of each token, Float[B (T-2), F]; the ends of a row are left out."""
-    ids = filled.ids.numpy()
-    before, token, after = ids[:, :-2], ids[:, 1:-1], ids[:, 2:]
-    frequency = -np.log(known.share[token])
-    # Not all is a straight line: the squares let a linear model prefer a middle.
-    alone = [frequency, frequency**2]
-    pairs = [known.surprise(before, token), known.surprise(token, after)]
-    return {
-        "frequency": np.stack([column.ravel() for column in alone], axis=-1),
-        "bigrams": np.stack([column.ravel() for column in [*alone, *pairs]], axis=-1),
-    }
+def tests(scale: str, seed: int) -> dict[str, Test]:
+    """Sentences that nobody has read, one word of each changed in several ways."""
+    size = SIZES[scale]
+    tokenizer: Any = zoo.load(BODY).tokenizer
+    rng = seeded_generator(seed, 2)
+    texts = sentences("test", size["documents"])[: size["tests"]]
+    one = odd_words.choose_one(tokenizer, texts, rng, LONGEST)
+    generator = zoo.load(GENERATOR).model
+    with evaluating(generator), torch.no_grad():
+        gaps = one.ids.masked_fill(one.chosen, tokenizer.vocab.mask)
+        guesses = generator(gaps, attention_mask=one.real, loss_mask=one.chosen)  # B V
+    counts = odd_words.frequencies(tokenizer, sentences("train", size["documents"]))
+    stood = one.ids[one.chosen][:, None]
+    found = {}
+    for kind, logits in {
+        "by frequency": counts.log().expand_as(guesses),
+        "generator, temperature 2": guesses / 2,
+        "generator, temperature 1": guesses,
+    }.items():
+        drawn = sample(logits.scatter(1, stood, -torch.inf), rng)
+        found[kind] = Test(replace_tokens(one.ids, one.chosen, drawn).ids, one.real, one.chosen)
+    return found
 
 
-@torch.no_grad()
-def frozen_features(filled: Filled) -> np.ndarray:
-    """What a frozen bert-english knows of each token: its vector, and three numbers of the
-    prediction at its place. Float[B (T-2), D + 3].
+@experiment("every-token")
+def every_token(lab: Lab, seed: int) -> dict[str, float]:
+    """The share of changed words that is found, by each training and by readers that need none."""
+    scale = lab.plan.scale
+    asked = tests(scale, seed)
+    bert, tokenizer, _ = zoo.load(BODY)
+    pairs = odd_words.Pairs(tokenizer, sentences("train", SIZES[scale]["documents"]))
+    values = {}
 
-    The numbers are the log-probability of the token itself, that of the best token, and the
-    entropy.
-    """
-    model: Any = zoo.load(BODY).model
-    columns = []
-    with evaluating(model):
-        for ids in torch.split(filled.ids, 32):
-            h = model.stack(ids)  # B T D
-            scores = model.head(h, model.stack.embed.tokens.weight).log_softmax(-1)  # B T V
-            own = scores.gather(-1, ids[..., None])  # B T 1
-            best = scores.amax(-1, keepdim=True)
-            entropy = -(scores.exp() * scores).sum(-1, keepdim=True)
-            columns.append(torch.cat((h, own, best, entropy), dim=-1)[:, 1:-1].flatten(0, 1))
-    return torch.cat(columns).numpy()
+    def judge(name: str, suspicion: Callable[[Tensor, Tensor], Tensor]) -> None:
+        for kind, test in asked.items():
+            found = odd_words.points_at(suspicion(test.ids, test.real), test.real, test.chosen)
+            values[f"{kind}/{name}"] = float(found.float().mean())
 
-
-def inside(values: Tensor) -> np.ndarray:
-    """The values of all tokens but the first and last of a row."""
-    return values[:, 1:-1].flatten().numpy()
-
-
-def scored(verdicts: np.ndarray, filled: Filled, known: Counts) -> dict[str, float]:
-    """Accuracy over all tokens, and the area under the ROC curve: over all, and by how frequent the
-    original token is.
-
-    Args:
-        verdicts: above 0 = replaced.
-        filled: the rows.
-        known: tells the frequency.
-    """
-    replaced = inside(filled.replaced)
-    rank = known.rank[inside(filled.original)]
-    values = {
-        "accuracy": float(((verdicts > 0) == replaced).mean()),
-        "area": float(roc_auc_score(replaced, verdicts)),
-    }
-    for band, (first, end) in BANDS.items():
-        at = (rank >= first) & (rank < end)
-        values[f"area, {band}"] = float(roc_auc_score(replaced[at], verdicts[at]))
-    return values
-
-
-def rivals(train: Filled, test: Filled, known: Counts) -> dict[str, np.ndarray]:
-    """The verdicts of linear models of frequency, of bigrams, and of a frozen bert-english."""
-    shown, asked = features(train, known), features(test, known)
-    frozen = "frozen bert-english"
-    shown[frozen], asked[frozen] = frozen_features(train), frozen_features(test)
-    verdicts = {}
-    for name, columns in shown.items():
-        model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
-        model.fit(columns, inside(train.replaced))
-        verdicts[name] = model.decision_function(asked[name])
-    return verdicts
-
-
-def named(name: str, values: Mapping[str, float]) -> dict[str, float]:
-    """Figures of one contender: "accuracy/bigrams"."""
-    return {f"{what}/{name}": value for what, value in values.items()}
-
-
-@experiment("replaced-tokens")
-def replaced_tokens(lab: Lab, seed: int) -> dict[str, float]:
-    """Scores of a discriminator after some steps, from two starts, and of its rivals."""
-    size = SIZES[lab.plan.scale]
-    known = counts(lab.public_data("english"), size["documents"])
-    rows = rows_of("train", size["length"])
-    texts = rows_of("test", size["length"])[: size["tests"]]
-
-    model = new_model(seed, pretrained=True)
-    train, _ = fill(model, rows[: size["rival_rows"]], seed + 1000)
-    test, _ = fill(model, texts, seed)
-    replaced = inside(test.replaced)
-    chosen = inside(test.chosen)
-    values = {
-        "accuracy/always original": float((~replaced).mean()),
-        "generator's hits": float((~replaced)[chosen].mean()),
-    }
-    for name, verdicts in rivals(train, test, known).items():
-        values |= named(name, scored(verdicts, test, known))
-    for start, is_pretrained in STARTS.items():
-        for steps in size["steps"]:
-            model = new_model(seed, pretrained=is_pretrained)
-            trained(model, rows, steps, RATES[start], seed, size["rows"])
-            again, logits = fill(model, texts, seed)
-            assert torch.equal(again.ids, test.ids), "all are asked about the same text"
-            values |= named(f"{start}, {steps} steps", scored(inside(logits), test, known))
+    judge("pairs of words", lambda ids, real: pairs(ids))
+    with evaluating(bert), torch.no_grad():
+        judge("BERT's own probability", lambda ids, real: odd_words.surprise(bert, ids, real))
+    for name, training in TRAININGS.items():
+        model = trained(scale, seed, training)
+        with torch.no_grad():
+            judge(name, lambda ids, real, model=model: model(ids, attention_mask=real))
+    real = asked["by frequency"].real
+    values["guessing"] = float((1 / (real.sum(1) - 2)).mean())
     return values

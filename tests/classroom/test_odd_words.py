@@ -49,15 +49,33 @@ def test_only_whole_words_have_a_frequency() -> None:
     assert counts[tokenizer.vocab.cls] == 0 == counts[tokenizer.encode(".").ids[1]]
 
 
-def test_a_hidden_token_surprises_more_than_one_in_sight() -> None:
+def test_a_word_in_an_odd_place_surprises() -> None:
     model, tokenizer, _ = zoo.load("bert-english")
     one = odd_words.choose_one(tokenizer, TEXTS, torch.Generator().manual_seed(0))
     seen = odd_words.surprise(model.eval(), one.ids, one.real)
-    hidden = odd_words.surprise_hidden(model, one.ids, one.real, tokenizer.vocab)
-    inside = one.real.clone()
-    assert seen.shape == hidden.shape == one.ids.shape
-    assert hidden[inside].mean() > seen[inside].mean() + 1
-    alone = one.ids[1:, : int(one.real[1].sum())]
-    whole = torch.ones_like(alone, dtype=torch.bool)
-    again = odd_words.surprise_hidden(model, alone, whole, tokenizer.vocab)
-    assert torch.allclose(again, hidden[1:, : alone.shape[1]], atol=1e-4)  # padding says nothing
+    of = tokenizer.encode("of").ids[1]
+    odd = odd_words.surprise(model, one.ids.masked_fill(one.chosen, of), one.real)
+    assert seen.shape == one.ids.shape
+    assert bool((odd[one.chosen] > seen[one.chosen]).all())
+
+
+def test_pairs_suspect_a_token_beside_strange_neighbours() -> None:
+    tokenizer = zoo.load("bert-english").tokenizer
+    pairs = odd_words.Pairs(tokenizer, TEXTS)
+    right, wrong = (
+        torch.tensor([tokenizer.encode(text).ids])
+        for text in ("The old dog slept by the door .", "The old dog town by the door .")
+    )
+    inside = pairs(wrong)[0, 1:-1]
+    assert inside.argmax() == 3 and inside[3] > pairs(right)[0, 4]
+
+
+def test_words_are_spelled_whole_with_their_largest_suspicion() -> None:
+    tokenizer = zoo.load("bert-english").tokenizer
+    ids = torch.tensor(tokenizer.encode("He likes rhubarb .").ids)
+    words, suspicion = odd_words.spelled(tokenizer, ids, torch.arange(len(ids)).float(), ids)
+    assert words == ["He", "likes", "rhubarb", "."]
+    assert suspicion[-1] == len(ids) - 2 and suspicion[2] == len(ids) - 3
+    changed = ids.clone()
+    changed[2] = ids[4]  # a token that goes on with a word
+    assert len(odd_words.spelled(tokenizer, changed, suspicion=ids.float(), original=ids)[0]) == 4

@@ -22,6 +22,12 @@ def test_the_suspected_is_darker_and_the_changed_is_framed() -> None:
     assert [text.get_text() for text in axes.texts][1::2] == ["0%", "10%", "90%", "20%"]
 
 
+def test_a_hidden_token_that_was_not_replaced_has_a_dashed_frame() -> None:
+    hidden, changed = [True, True, False, False], [False, True, False, False]
+    axes = figures.suspects(FILLED, SHARES, changed, hidden).axes[0]
+    assert [box.get_linestyle() != "solid" for box in axes.patches] == [True, False, False, False]
+
+
 def test_a_long_text_goes_on_in_the_next_line() -> None:
     axes = figures.suspects(["word"] * 40, torch.zeros(40)).axes[0]
     assert len({patch.get_y() for patch in axes.patches}) > 1
