@@ -70,7 +70,7 @@ class Pairs:
         self.size, self.smoothing = len(tokenizer), smoothing
         self.single = torch.bincount(torch.cat(rows), minlength=self.size) + 0.5
         both = torch.cat([row[:-1] * self.size + row[1:] for row in rows])
-        self.pairs, self.counts = both.unique(return_counts=True)
+        self.pairs, self.counts = torch.unique(both, return_counts=True)
 
     def __call__(self, ids: Tensor) -> Tensor:
         """How little each token fits its neighbours. Float[B T]."""

@@ -8,7 +8,7 @@ generator's temperature. All trainings of a seed at one temperature read the sam
 
 from collections.abc import Callable
 from copy import deepcopy
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -115,6 +115,12 @@ def trained(scale: str, seed: int, training: Training) -> nn.Module:
     return model
 
 
+def verdicts(model: nn.Module, ids: Tensor, real: Tensor) -> Tensor:
+    """A discriminator's logits. Float[B T]."""
+    logits: Tensor = model(ids, attention_mask=real)
+    return logits
+
+
 def tests(scale: str, seed: int) -> dict[str, Test]:
     """Sentences that nobody has read, one word of each changed in several ways."""
     size = SIZES[scale]
@@ -159,7 +165,7 @@ def every_token(lab: Lab, seed: int) -> dict[str, float]:
     for name, training in TRAININGS.items():
         model = trained(scale, seed, training)
         with torch.no_grad():
-            judge(name, lambda ids, real, model=model: model(ids, attention_mask=real))
+            judge(name, partial(verdicts, model))
     real = asked["by frequency"].real
     values["guessing"] = float((1 / (real.sum(1) - 2)).mean())
     return values
