@@ -114,6 +114,22 @@ def test_the_page_cuts_as_the_tokenizers_do(tab, pages, text):
     assert wordpieces == zoo.load("bert-english").tokenizer.encode(text, special=False).tokens
 
 
+def test_a_search_ranks_by_words_and_by_meaning(tab, pages):
+    tab.goto(pages["3_encoders"].as_uri() + "#/live")
+    tab.wait_for_function("window.Reveal && Reveal.isReady()")
+    card = tab.locator("#finder")
+    first = {way: card.locator(f"#by-{way} li").first for way in ("words", "vectors")}
+    card.locator("input").fill("my loaf is flat")
+    assert all("loaf spreads out flat" in row.inner_text() for row in first.values())
+    assert "flat" in first["words"].locator("b").all_inner_texts()
+    for number, said in {0: "If you wake at three", 1: "A swimmer", 2: "For a burn"}.items():
+        card.locator("button").nth(number).click()
+        assert said in first["vectors"].inner_text()
+        assert said not in first["words"].inner_text()
+    card.locator("input").fill("xqzzy")
+    assert [row.count() for row in first.values()] == [0, 0]
+
+
 def toy(tmp_path, *cells):
     path = tmp_path / "toy.html"
     body = [cell("## Toy", "slide", name="toy"), *cells, cell("**1 min** · Say it.", "notes")]
