@@ -349,7 +349,7 @@ def _bubblewrap(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[s
     words += ["--remount-ro", "/dev"]  # it is memory, too, of any size
     # After the empty places: this Python may itself live under /home or /tmp.
     sources = {place: place for place in _python_places()}
-    for part in ("course_lib", "classroom", "data/checkpoints"):
+    for part in ("course_lib", "classroom", "data/checkpoints", "data/adapters"):
         sources[f"/course/{part}"] = str(COURSE / part)
     for place, source in sources.items():
         words += [*_folders_above(place), "--ro-bind", source, place]
