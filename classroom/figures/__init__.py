@@ -10,7 +10,7 @@ puts one under the cell. Tables return an `Html` that shows itself as the last e
     decoders.py     next tokens: what a decoder reads, sees and predicts
     models.py       whole models, drawn from their configuration
     contexts.py     who sees whom, and what a model says at a gap
-    readers.py      filters over letters, ELMo's two readers and its mix
+    readers.py      filters over letters, an LSTM, ELMo's two readers and its mix
     words.py        word vectors: as colours, pulled and pushed, in groups, as parallelograms
     sentences.py    sentence vectors: pooling, a batch as a matrix, a map; what a search finds
     spans.py        every answer from a first to a last token
@@ -92,7 +92,7 @@ from classroom.figures.positions import (
     position_doors,
 )
 from classroom.figures.probes import layer_lines, probe_layers
-from classroom.figures.readers import letter_filters, two_readers
+from classroom.figures.readers import letter_filters, lstm_steps, two_readers
 from classroom.figures.recipes import disentangled, masks_by_epoch, shared_layers
 from classroom.figures.replacing import electra_networks, suspects
 from classroom.figures.sentences import (

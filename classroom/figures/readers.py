@@ -1,4 +1,4 @@
-"""ELMo in pictures: filters that slide over letters, two LSTM readers, the mix of their layers."""
+"""ELMo in pictures: filters that slide over letters, an LSTM, two readers, their layers' mix."""
 
 from collections.abc import Mapping, Sequence
 
@@ -72,6 +72,62 @@ def letter_filters(characters: Sequence[str], answers: Mapping[str, Numbers]) ->
         one.margins(y=0.15)
         bare(one)
         one.set_title(f"filter “{name}”", fontsize=15)
+    return figure
+
+
+@styled
+def lstm_steps(words: Sequence[str]) -> Figure:
+    """An LSTM from word to word: the memory c with its three gates, and h, what it shows.
+
+    Args:
+        words: one step each.
+    """
+    wide, memory, shown, below = 5.6, 3.1, 0.9, -0.6  # of a step; heights of c, h and the words
+    figure, axes = canvas(12.6, 5.6)
+    for place, word in enumerate(words):
+        x = wide * place
+        forget, add, show = x + 1.5, x + 3.0, x + 4.5
+        arrow(axes, (x, memory), (x + wide, memory), color=VERMILION, lw=4)
+        arrow(axes, (x, shown), (forget - 0.6, shown), color=BLUE, lw=2)
+        arrow(axes, (forget, below + 0.3), (forget, shown - 0.3), lw=1.6)
+        _box(axes, forget, below, 1.5, word, "plain")
+        rounded_box(axes, (x + 2.25, shown), (2.7, 0.6), "four products", fill=TINTS["blue"])
+        for gate, sign, name in (
+            (forget, "×", "forget gate:\nwhat stays"),
+            (add, "+", "input gate:\nwhat is added"),
+            (show, "×", "output gate:\nwhat is shown"),
+        ):
+            y = memory if gate != show else 1.95
+            start = (min(gate, x + 3.3), shown + 0.3)
+            arrow(axes, start, (gate, y - 0.28), lw=1.4)
+            axes.plot(gate, y, "o", markersize=25, color="white", markeredgecolor=INK, zorder=4)
+            centred(axes, gate, y, sign, fontsize=17, zorder=5)
+            side = ("center", gate, memory + 0.45) if gate != show else ("left", gate + 0.3, y)
+            axes.text(
+                side[1],
+                side[2],
+                name,
+                ha=side[0],
+                va="bottom" if gate != show else "center",
+                fontsize=13,
+            )
+        axes.plot([show, show], [memory, 2.2], color=VERMILION, lw=2)
+        arrow(axes, (show, 1.68), (show, shown + 0.02), color=BLUE, lw=2)
+        arrow(axes, (show, shown), (x + wide, shown), color=BLUE, lw=2)
+        arrow(axes, (show, shown), (show, below - 0.25), color=BLUE, lw=2)
+        axes.text(show + 0.12, below, f"vector of\n“{word}”", va="center", fontsize=13, color=BLUE)
+    axes.text(-0.15, memory, "memory c", ha="right", va="center", fontsize=14, color=VERMILION)
+    axes.text(
+        -0.15,
+        shown,
+        "h, shown at\nthe word before",
+        ha="right",
+        va="center",
+        fontsize=13,
+        color=BLUE,
+    )
+    axes.set(xlim=(-2.3, wide * len(words) + 0.3), ylim=(-1.0, 4.5))
+    axes.set_axis_off()
     return figure
 
 

@@ -1,6 +1,5 @@
 """Lesson 06's tasks and rivals: what is trained on, what is scored, and by what."""
 
-import pytest
 import torch
 
 from classroom import contextual
@@ -39,40 +38,30 @@ def test_each_half_predicts_from_its_side():
     assert first["added"][1][0][0] == "would"
 
 
-@pytest.fixture
-def task():
-    rows = [["a", "b"], ["c"], ["d", "e", "f"]]
-    parts = [[True, False, False], [False, True, True]]
-    return contextual.Task(rows, [[1, 0], [1], [2, 0, 0]], ["O", "B-X", "I-X"], parts, whole=False)
-
-
-def test_no_word_is_tagged_by_a_tagger_that_has_seen_it(task):
-    layers = torch.arange(6.0)[None, :, None]  # each word is its number
+def test_no_sentence_is_tagged_by_a_tagger_that_has_seen_it():
+    rows = [[f"w{number}", "x"] for number in range(8)]
+    task = contextual.Task(rows, [[1, 0]] * 8, ["", "noun"])
+    layers = torch.arange(16.0)[None, :, None]  # each word is its number
+    amounts = []
 
     def train(seen, labels, names):
-        assert names == 3
-        assert len(labels) == seen.shape[1]
+        assert names == 2
+        assert labels.tolist() == [1, 0] * (len(labels) // 2)
+        amounts.append(len(labels) // 2)
 
         def tagger(asked):
             assert not set(asked.flatten().tolist()) & set(seen.flatten().tolist())
-            return torch.eye(3)[asked[0, :, 0].long() % 3]
+            assert asked.shape == (1, 6, 1)
+            return torch.eye(2)[[1, 0, 1, 0, 1, 1]]  # five of six are right
 
         return tagger
 
-    said, taggers = contextual.tagged(task, layers, train)
-    assert said == [[0, 1], [2], [0, 1, 2]]
-    assert len(taggers) == 2
-
-
-def test_scores_of_words_and_of_whole_names(task):
-    said = [[1, 0], [1], [2, 0, 1]]
-    assert contextual.score(task, said)[0] == pytest.approx(100 * 5 / 6)
-    whole = task._replace(whole=True, labels=[[1, 2], [1], [0, 0, 0]])
-    share, low, high = contextual.score(whole, [[1, 0], [1], [0, 0, 0]])
-    assert share == pytest.approx(50.0)  # one of two names, one of them cut short
-    assert low <= share <= high
-    only_first = whole._replace(parts=[[True, False, False]])
-    assert contextual.score(only_first, [[1, 0], [1], [0, 0, 0]])[0] == 0
+    right = contextual.with_few_labels(
+        task, {"numbers": layers}, train, amounts=(1, 5), draws=2, held=3
+    )
+    assert amounts == [1, 5, 1, 5]
+    assert torch.allclose(right["numbers"], torch.full((2, 2), 100 * 5 / 6))
+    assert right["counts"][1].min() > 50  # "x" is never a noun
 
 
 def test_layers_have_a_vector_for_each_word():
@@ -81,6 +70,9 @@ def test_layers_have_a_vector_for_each_word():
     assert static.shape == (1, 4, 100)
     assert bert.shape[:2] == (5, 4)
     assert static[0, 3].abs().max() == 0  # unknown
+    beside = contextual.static_layers(rows, window=1)
+    assert torch.equal(beside[0, 1], static[0, :3].flatten())
+    assert torch.equal(beside[0, 2], torch.cat([static[0, 1], static[0, 2], torch.zeros(100)]))
     assert torch.allclose(bert.std(-1, unbiased=False), torch.ones(5, 4), atol=1e-2)
 
 
@@ -90,12 +82,13 @@ def test_rivals_do_not_read_the_word_itself():
     assert torch.equal(*found["words in common"][:2])
     assert found["words in common"][2].sum() == 0
     assert found["mean of the neighbours"][2].abs().sum() == 0
+    static = zoo.load("vectors-english").model
+    the = static.units()[static.numbers["the"]]
+    assert torch.allclose(found["the word before"][0], the, atol=1e-6)
+    assert found["the word before"][2].abs().sum() == 0
 
 
-def test_the_tasks_are_scored_where_nothing_was_trained():
-    nouns, names = contextual.nouns_and_verbs(), contextual.names()
-    assert [sum(of) for of in zip(*nouns.parts, strict=True)] == [1] * len(nouns.rows)
-    assert sum(names.parts[0]) == 121
-    assert contextual.score(names, names.labels)[0] == 100
-    counted = contextual.counted(nouns)
-    assert contextual.score(nouns, counted)[0] > 80
+def test_every_word_of_the_task_has_a_label():
+    task = contextual.nouns_and_verbs()
+    assert [len(row) for row in task.rows] == [len(row) for row in task.labels]
+    assert {label for row in task.labels for label in row} == {0, 1, 2}

@@ -135,6 +135,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "by_position": lambda: figures.by_position({"none": [0.0, 1.0]}, mark=1),
     "echoes": lambda: figures.echoes("a b", {"none": "a c"}, mark=2),
     "letter_filters": lambda: figures.letter_filters(list("<a>"), {"a": [1.0, 0.5]}),
+    "lstm_steps": lambda: figures.lstm_steps(["a", "bank"]),
     "two_readers": lambda: figures.two_readers(["a", "bank"], 1),
     "timeline": figures.timeline,
     "lesson_map": lambda: figures.lesson_map("09_bert"),

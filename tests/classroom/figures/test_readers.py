@@ -18,6 +18,12 @@ def test_the_window_of_the_largest_answer_is_coloured():
         figures.letter_filters(list("<cat>"), {"at": [0.0] * 9})
 
 
+def test_every_step_of_an_lstm_has_three_gates():
+    axes = figures.lstm_steps(["muddy", "bank"]).axes[0]
+    signs = [text.get_text() for text in axes.texts if text.get_text() in "×+" and text.get_text()]
+    assert signs == ["×", "+", "×"] * 2
+
+
 @pytest.mark.parametrize("count", [1, 4])
 def test_each_reader_goes_from_word_to_word(count):
     axes = figures.two_readers([*"abcd"][:count], 0).axes[0]
