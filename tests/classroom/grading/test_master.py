@@ -117,7 +117,8 @@ def test_checks_survive_the_file(master, tmp_path):
 )
 def test_the_release_runs_as_it_is(master, tmp_path):
     folder = release.build(master, tmp_path) / "release"
-    executed, _ = execute(nbformat.read(folder / f"{master.name}.ipynb", as_version=4), folder)
+    stubs = nbformat.read(folder / f"{master.name}.ipynb", as_version=4)
+    executed, _ = execute(stubs, folder, threads=1)
     said = _said(executed)
     for name in master.tasks:
         assert (
@@ -130,7 +131,7 @@ def test_the_release_runs_as_it_is(master, tmp_path):
 @pytest.mark.slow
 def test_the_master_runs_and_is_right(master, tmp_path):
     folder = release.build(master, tmp_path) / "release"
-    executed, measure = execute(master.master, folder)
+    executed, measure = execute(master.master, folder, threads=1)
     said = _said(executed)
     for name in master.tasks:
         assert f"{name}: right. Verified:" in said and f"{name}: right, and " in said
