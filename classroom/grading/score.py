@@ -43,7 +43,9 @@ OF_THE_BOX = {
     "MemoryError",
     "UsageError",
     "ConnectionError",
+    "ConnectionRefusedError",
     "URLError",
+    "BlockingIOError",  # its limit of processes
 }
 
 
