@@ -23,7 +23,7 @@ class Gap(NamedTuple):
 
 
 def word_gaps(
-    text: str, tokenizers: Sequence[Tokenizer], *, every: int = 15, side: int = 20
+    text: str, tokenizers: Sequence[Tokenizer], *, every: int = 20, side: int = 20
 ) -> list[Gap]:
     """Gaps in a text, at words that are one token for each of the tokenizers.
 
@@ -43,15 +43,17 @@ def word_gaps(
 
 
 @torch.no_grad()
-def filled(model: nn.Module, tokenizer: Tokenizer, gaps: Sequence[Gap]) -> float:
+def filled(
+    model: nn.Module, tokenizer: Tokenizer, gaps: Sequence[Gap], *, left_only: bool = False
+) -> float:
     """How many of the gaps a model fills rightly with its likeliest token (%).
 
     A model whose tokenizer has a mask reads both sides. Any other reads up to the gap and says the
-    next token.
+    next token. With `left_only` every model does so.
     """
     rows: dict[int, list[tuple[list[int], int, int]]] = defaultdict(list)  # by length
     for gap in gaps:
-        ids, at = _asked(gap, tokenizer)
+        ids, at = _asked(gap, tokenizer, left_only)
         rows[len(ids)].append((ids, at, _ids(gap.word, tokenizer)[0]))
     model.eval()
     right = 0
@@ -90,7 +92,7 @@ def counted(text: str, gaps: Sequence[Gap]) -> float:
 
 
 def token_pieces(
-    text: str, tokenizer: Tokenizer, run: Lesson, steps: int, *, rows: int = 16, length: int = 32
+    text: str, tokenizer: Tokenizer, run: Lesson, steps: int, *, rows: int = 12, length: int = 32
 ) -> list[torch.Tensor]:
     """A batch Int[rows length] for each step: pieces from random places of a text."""
     ids = torch.tensor(tokenizer.encode(text, special=False).ids)
@@ -122,11 +124,12 @@ def _ids(word: str, tokenizer: Tokenizer) -> list[int]:
     return list(tokenizer.encode(f" {word}", special=False).ids)
 
 
-def _asked(gap: Gap, tokenizer: Tokenizer) -> tuple[list[int], int]:
+def _asked(gap: Gap, tokenizer: Tokenizer, left_only: bool) -> tuple[list[int], int]:
     """The ids that a model reads, and the position that must say the word."""
     vocab = tokenizer.vocab
-    if vocab.mask is None:
-        ids = [cast(int, vocab.bos), *tokenizer.encode(gap.left, special=False).ids]
+    if vocab.mask is None or left_only:
+        first = vocab.bos if vocab.mask is None else vocab.cls
+        ids = [cast(int, first), *tokenizer.encode(gap.left, special=False).ids]
         return ids, len(ids) - 1
     sign = tokenizer.decode([vocab.mask], special=True).strip()
     ids = list(tokenizer.encode(f"{gap.left} {sign} {gap.right}").ids)

@@ -32,6 +32,7 @@ def test_only_the_encoder_uses_the_right_side(bert, gpt):
     other = [Gap("He put the", "key", "on, for his head was cold.")]
     assert gaps.filled(*bert, other) == 0
     assert gaps.filled(*gpt, one) == gaps.filled(*gpt, other)
+    assert gaps.filled(*bert, one, left_only=True) == gaps.filled(*bert, other, left_only=True)
 
 
 def test_counts_take_both_neighbours_and_else_add_the_shares():
