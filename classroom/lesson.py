@@ -6,6 +6,7 @@ import os
 import random
 import re
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
@@ -176,6 +177,30 @@ def written(model: Any, tokenizer: Tokenizer, texts: list[str], longest: int = 4
     return [
         tidy(tokenizer.decode([i for i in row if i not in frame], special=True)) for row in rows
     ]
+
+
+def in_batches(
+    rows: Sequence[Any], answer: Callable[[list[Any]], Any], size: int = 16
+) -> list[Any]:
+    """The answer to each row, in the rows' order, computed without gradients in batches of rows of
+    similar length, which need little padding.
+
+    Args:
+        rows: dicts of texts, tokens or labels.
+        answer: a function of some of the rows that returns as many answers.
+        size: number of rows in a batch.
+    """
+
+    def length(i: int) -> int:
+        return sum(len(value) for value in rows[i].values() if isinstance(value, str | list))
+
+    order = sorted(range(len(rows)), key=length)
+    answers: dict[int, Any] = {}
+    with torch.no_grad():
+        for start in range(0, len(order), size):
+            some = order[start : start + size]
+            answers |= dict(zip(some, answer([rows[i] for i in some]), strict=True))
+    return [answers[i] for i in range(len(rows))]
 
 
 def tidy(text: str) -> str:

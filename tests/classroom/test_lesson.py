@@ -125,3 +125,15 @@ def test_what_an_encoder_decoder_writes_is_tidy_and_has_its_sentinels():
     model, tokenizer, _ = zoo.load("t5-english")
     said = lesson.written(model, tokenizer, ["He waited <extra_id_0> two hours."], longest=8)
     assert said[0].startswith("<extra_id_0>") and "[SEP]" not in said[0]
+
+
+def test_answers_computed_in_batches_of_similar_length_come_in_the_rows_order():
+    rows = [{"text": "x" * n} for n in (5, 1, 4, 2, 3)]
+    widths = []
+
+    def answer(some):
+        widths.append([len(row["text"]) for row in some])
+        return [len(row["text"]) for row in some]
+
+    assert lesson.in_batches(rows, answer, size=2) == [5, 1, 4, 2, 3]
+    assert widths == [[1, 2], [3, 4], [5]]
