@@ -39,8 +39,8 @@ def repair(
     """The steps of grading, and what had to be mended, for the notes.
 
     A student's own code stays where it stands and runs, whatever its cell is called. Cells of the
-    course's (set-up and tests) are taken from the master; missing ones are put back: the set-up
-    first, tests at the end.
+    course's (set-up and tests) are taken from the master. Missing ones are put back: tests at the
+    end, the others behind the course's cell that they follow in the master.
     """
     demos = {cell.source for cell in assignment.release.cells if _is_demo(cell.metadata)}
     given = {cell.source.strip() for cell in assignment.release.cells}
@@ -73,9 +73,7 @@ def repair(
         elif source:
             steps.append(GradingStep("run", cell.source, cell.id, cell.saved))
     mended.missing = [name for name in assignment.locked if name not in seen]
-    for name in mended.missing:
-        step = _course_step(name, assignment)
-        steps.insert(len(steps) if step.do == "test" else 0, step)
+    _put_back(mended.missing, steps, assignment)
     return steps, mended.notes()
 
 
@@ -119,6 +117,21 @@ def _is_demo(metadata: dict[str, list[str]]) -> bool:
 def _course_step(name: str, assignment: Assignment) -> GradingStep:
     source = assignment.locked[name].source
     return GradingStep("test" if name in assignment.tests else "run", source, name)
+
+
+def _put_back(missing: list[str], steps: list[GradingStep], assignment: Assignment) -> None:
+    """Insert the course's cells that a submission lacks."""
+    place = 0  # behind the last of the course's cells that define names
+    for name in assignment.locked:
+        step = _course_step(name, assignment)
+        if step.do == "test":
+            if name in missing:
+                steps.append(step)
+        elif name in missing:
+            steps.insert(place, step)
+            place += 1
+        else:
+            place = 1 + next(i for i, there in enumerate(steps) if there.id == name)
 
 
 def _answers_in_text(cell: SubmittedCell, assignment: Assignment) -> list[str]:

@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from classroom.grading import box, collect, marks, report, run, score, session, wire
+from classroom.grading.assignment import grade_id
 from classroom.grading.collect import SubmittedCell
 from classroom.grading.repair import repair, written
 from course_lib.errors import CourseError
@@ -154,7 +155,8 @@ def cells(notebook):
 def test_a_clean_notebook_needs_no_repair(hw1, solved):
     steps, notes = repair(cells(solved), hw1)
     assert notes == [] and [step.id for step in steps if step.do == "test"] == list(hw1.tests)
-    assert sum(step.do == "skip" for step in steps) == 3  # the demonstrations are not run again
+    demonstrations = [c for c in hw1.release.cells if c.cell_type == "code" and not grade_id(c)]
+    assert sum(step.do == "skip" for step in steps) == len(demonstrations) > 2  # not run again
 
 
 def test_changed_and_missing_cells_come_back_and_own_code_runs(hw1):
@@ -163,14 +165,25 @@ def test_changed_and_missing_cells_come_back_and_own_code_runs(hw1):
         SubmittedCell("code", "helper = 1", "q5-rotate-visible"),
     ]
     steps, (changed, missing) = repair(found, hw1)
-    assert [s.source for s in steps[1:4]] == [
+    sources = [step.source for step in steps]
+    own = sources.index("x = 1")
+    assert sources[own : own + 3] == [
         "x = 1",
         "helper = 1",
         'right = hw.check("rotate", rotate)',
     ]
-    assert steps[0].id == "setup" and {step.id for step in steps} >= set(hw1.tests)
+    # what is missing and defines names comes back in front of them
+    assert [step.id for step in steps[:own]] == ["setup", "q2-sentences", "q2-looks", "q6-vectors"]
+    assert {step.id for step in steps} >= set(hw1.tests)
     assert changed == "course cells changed (the originals count): q5-rotate-visible"
     assert missing.startswith("course cells missing (put back): setup, q1-")
+
+
+def test_a_missing_cell_comes_back_behind_what_it_needs(hw1, solved):
+    kept = [cell for cell in cells(solved) if cell.id != "q2-looks"]
+    steps, _ = repair(kept, hw1)
+    names = [step.id for step in steps]
+    assert names.index("q2-looks") == names.index("q2-sentences") + 1
 
 
 def test_written_answers_are_found_once(hw1):
